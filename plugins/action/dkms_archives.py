@@ -111,4 +111,4 @@ class ActionModule(NodeActionBase):
         result["stored"] = names
 
     def tell(self, holder):
-        display.display("%s: waits for the module that node %s compiles or brings" % (self.node, holder))
+        display.display("%s: waits for the module that node %s compiles or brings" % (self.node, holder), stderr=True)

@@ -133,7 +133,7 @@ class ActionModule(NodeActionBase):
             return self.run_module(MODULE, args, task_vars)
 
     def tell(self, holder):
-        display.display("%s: waits for the module that node %s compiles" % (self.node, holder))
+        display.display("%s: waits for the module that node %s compiles" % (self.node, holder), stderr=True)
 
     def offer(self, directory, version):
         """Return the options about the directory for the node."""

@@ -21,6 +21,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _variables,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
 
 # A run that checked them once has results of its own under names that nothing else may use.
 REGISTERED = "__gpufleet_checked"
@@ -35,13 +37,24 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars or {})
         dummy, arguments = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+        task_vars = task_vars or {}
         try:
-            result["service_hosts"] = check_variables(arguments, task_vars or {}, load_extra_vars(self._loader))
+            try:
+                result["service_hosts"] = check_variables(arguments, task_vars, load_extra_vars(self._loader))
+            except _variables.OverrulingError:
+                raise
+            except _variables.VariableError as exc:
+                if not has_unfinished(arguments):
+                    raise
+                hostvars, groups = task_vars.get("hostvars") or {}, task_vars.get("groups") or {}
+                result["service_hosts"] = find_service_hosts(arguments, hostvars, groups)
+                result["refused"] = str(exc)
+                display.warning("%s Nodes that an interrupted run left in flight are finished first." % exc)
             if arguments["binding"]:
                 _binding.find()
             if arguments["keeps"]:
-                result["warnings"] = find_lost_files(arguments, task_vars or {})
-        except (_binding.BindingError, OSError) as exc:
+                result["warnings"] = find_lost_files(arguments, task_vars)
+        except (_binding.BindingError, store.StoreError, OSError) as exc:
             result.update(failed=True, msg="This is about the controller and no node: %s. %s" % (exc, _variables.END))
         except _variables.VariableError as exc:
             result.update(failed=True, msg=str(exc))
@@ -56,13 +69,18 @@ def check_variables(arguments: dict, task_vars: t.Mapping[str, t.Any], extra: t.
         arguments: Those of the task.
         task_vars: Its variables.
         extra: The variables of the command line.
+
+    Raises:
+        OverrulingError: A variable overrules the steps of a node.
+        VariableError: Another refusal, which waits for nodes in flight.
     """
     roles, everything = _variable_names.read_role_variables(), task_vars.get("hostvars") or {}
     nodes, patterns, groups = arguments["nodes"], arguments["patterns"], task_vars.get("groups") or {}
     known = _variable_names.CONTROL if arguments["control"] else ()
     # Nothing outranks the command line, whichever playbook this is and whatever registered a name before it.
     extra = {name: value for name, value in extra.items() if isinstance(name, str)}
-    names, reserved, of_rollout, lost, failed = set(), set(extra), {}, {}, []
+    refuse_overruling(arguments, everything, extra, roles)
+    names, of_rollout, lost, failed = set(), {}, {}, []
     for node in nodes:
         found = everything[node]
         mine = {name for name in found if isinstance(name, str)}
@@ -71,9 +89,6 @@ def check_variables(arguments: dict, task_vars: t.Mapping[str, t.Any], extra: t.
             of_rollout[node] = {name: read_value(found, node, name) for name in mine if _variables.is_of_all(name)}
         lost = lost or read_value(found, node, "_raw_params")
         if arguments["values"]:
-            checked = read_value(found, node, REGISTERED)
-            if not isinstance(checked, dict) or checked.get("process") != os.getppid():
-                reserved |= mine
             failed.append(read_value(found, node, _variable_names.INVENTORY_FAILED))
     if arguments["values"] and not nodes:
         failed.append(task_vars.get(_variable_names.INVENTORY_FAILED))
@@ -88,15 +103,41 @@ def check_variables(arguments: dict, task_vars: t.Mapping[str, t.Any], extra: t.
     _variables.refuse_nobody(nodes, patterns, task_vars.get("ansible_limit"))
     _variables.refuse_unknown(names, roles, known)
     _variables.refuse_near(extra, roles, known, arguments["prefix"])
-    _variables.refuse_reserved(reserved, roles)
-    if arguments["rollout"]:
-        _variables.refuse_of_plan(extra)
     if arguments["values"]:
         check_values(nodes, everything, "monitoring_textfile_hosts" in patterns)
     if arguments["rollout"]:
         _variables.refuse_differing(of_rollout)
         _variables.refuse_other_outcome(of_rollout)
+        _variables.refuse_other_ledger(
+            {node: read_ledger_variables(everything, node) for node in nodes},
+            read_ledger_variables(everything, "localhost") if "localhost" in everything else {},
+        )
     return find_service_hosts(arguments, everything, groups) if arguments["values"] else []
+
+
+def refuse_overruling(arguments: dict, everything: t.Any, extra: t.Mapping, roles: _variables.Roles) -> None:
+    """Refuse what overrules the steps of a node, as the first of all refusals."""
+    reserved = set(extra)
+    for node in arguments["nodes"] if arguments["values"] else ():
+        checked = read_value(everything[node], node, REGISTERED)
+        if not isinstance(checked, dict) or checked.get("process") != os.getppid():
+            reserved |= {name for name in everything[node] if isinstance(name, str)}
+    _variables.refuse_reserved(reserved, roles)
+    if arguments["rollout"]:
+        _variables.refuse_of_plan(extra)
+
+
+def read_ledger_variables(everything: t.Any, host: str) -> t.Dict[str, t.Any]:
+    """Return the variables of a host that say where the ledger is."""
+    return {name: read_value(everything[host], host, name) for name in _variables.LEDGER_VARIABLES}
+
+
+def has_unfinished(arguments: dict) -> bool:
+    """Return True if the ledger has some of the nodes in flight, which are finished whatever else is refused."""
+    if not arguments["artifact_dir"]:
+        return False
+    database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
+    return bool(ledger.in_flight(database, arguments["nodes"]))
 
 
 def check_values(nodes: t.Iterable[str], everything: t.Any, monitoring: bool) -> None:

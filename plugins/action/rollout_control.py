@@ -35,7 +35,9 @@ class ActionModule(RolloutAction):
         def write(transaction):
             if transaction.view.run is None:
                 raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
-            events, lines = control.events(transaction.view, dict(request, now=transaction.clock()))
+            now = transaction.clock()
+            running = any(owner.running(record, now) for record in transaction.holders(now))
+            events, lines = control.events(transaction.view, dict(request, now=now, running=running))
             if self.check:
                 return lines
             for fields in events:

@@ -1,73 +1,39 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Grant a node a ticket to drain, to go down, or to serve again."""
+"""Grant a node a ticket to drain, to go down, or to serve again.
+
+The request is decided in _rollout/requests.py, by the rules of _rollout/gate.py, and a node that may start is claimed
+by _node_claim.py. This file waits between two requests and prints the answer.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
-import os
 import random
 import time
-import uuid
+import typing as t
 
-from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.vars import load_extra_vars
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import (
-    members,
-    owner,
-    pools,
-    state,
-    steps,
-    tickets,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof, waiting
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
-    RolloutAction,
-    numbers,
-    owned_view,
-    progress,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_claim import NodeClaim
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds, requests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.requests import Request
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
-ASKED = {steps.DRAIN: "drain", steps.DOWN: "go down", steps.RETURN: "serve again"}
-LOCKED_S = 600  # seconds to wait for the lock of a node that is not orphaned
-REBOOTING_S = 5.0  # seconds between two attempts on a node that is about to reboot
-
-
-# An answer that no ledger gave.
-NOTHING = {
-    "resume": "",
-    "failure": "",
-    "documents": {},
-    "ticket": None,
-    "from_version": None,
-    "to_version": None,
-    "attempt": 0,
-    "position": None,
-    "total": 0,
-    "numbers": {},
-    "turn": 1,
-    "waited": False,
-    "soak_s": 0,
-    "sequence": 0,
-    "left_drained": False,
-    "fence": "",
-}
+Answer = t.Dict[str, t.Any]
+# The documents that a controller needs to continue with an orphaned node.
+TAKEN_OVER = ("baseline", "services", "mig-free", "schedulers")
 
 
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
-    def act(self, arguments, task_vars):
+    def act(self, arguments, task_vars) -> Answer:
         node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         if arguments["phase"] == steps.DRAIN:
             self.refuse_overruling(task_vars, arguments["mode"] == "none")
@@ -77,42 +43,31 @@ class ActionModule(RolloutAction):
                     "Remove it. Nothing was changed." % node
                 )
                 # An answer, since the failure itself is ignored.
-                return dict(NOTHING, answer="stop", reason=why, phase=steps.DRAIN, failed=True, msg=why)
+                return dict(requests.NOTHING, answer="stop", reason=why, phase=steps.DRAIN, failed=True, msg=why)
+        node_claim = NodeClaim(self, arguments, node, task_vars)
         if arguments["mode"] == "none":
-            return self.by_hand(node, arguments, task_vars)
+            return self.answer_by_hand(node_claim)
         ledger = self.ledger(arguments)
-        for step in filter(None, (arguments["step"], arguments["resume_step"])):
-            if steps.STEPS.get(step, ("",))[0] != arguments["phase"]:
-                raise tickets.StateError(
-                    "The step of rollout_gate is %r; expected one of phase %s: %s."
-                    % (
-                        step,
-                        arguments["phase"],
-                        ", ".join(name for name, (phase, dummy) in steps.STEPS.items() if phase == arguments["phase"]),
-                    )
-                )
-        turn = arguments["turn"] + 1
+        require_phase(arguments)
+        _controller.require()
         # The list of live hosts is as old as this task. Each call is a separate task, so that the next one sees which
         # hosts have left the play.
         present = task_vars.get("ansible_play_hosts")
-        _controller.require()
-        answer, waited = self.patiently(ledger, arguments, node, present, turn)
+        unusable_hold = next((why for key, why in self.unusable.items() if key.startswith("hold_")), "")
+        arguments = dict(arguments, unusable_hold=unusable_hold)
+        request, turn = Request(node, arguments["phase"], self.controller(), present, arguments), arguments["turn"] + 1
+        answer, waited = self.wait_for_answer(ledger, request, turn)
         mine, other_ledger_s = answer.pop("claim", None), answer.pop("other_ledger_s", 0)
         if mine:
-            answer["fence"] = self.taken(ledger, arguments, node, mine, answer["resume"], task_vars, other_ledger_s)
+            answer["fence"] = node_claim.hold(ledger, mine, answer["resume"], other_ledger_s)
         if answer["answer"] == "wait" and turn >= arguments["max_turns"]:
             answer.update(answer="stop", reason="still waiting after %d calls: %s" % (turn, answer["reason"]))
-        line = answer.pop("line")
-        if answer["answer"] != "wait" or turn == 1:
-            (self.say_progress if answer["answer"] == "go" else self.say)(line)
-        if answer["answer"] == "go" and answer.get("begun"):
-            self.say_progress(answer.pop("begun"))
+        self.print_answer(answer, turn)
         if answer["resume"]:
-            names = ("baseline", "services", "mig-free", "schedulers")
-            answer["documents"] = {name: ledger.load(node, name) for name in names}
+            answer["documents"] = {name: ledger.load(node, name) for name in TAKEN_OVER}
         return dict(answer, turn=turn, waited=waited)
 
-    def refuse_overruling(self, task_vars, alone):
+    def refuse_overruling(self, task_vars, alone: bool) -> None:
         """Refuse variables that outrank what the role gives the roles that it includes.
 
         The task hides those of the inventory by vars of its own, so that what is left is of the command line or a fact.
@@ -121,353 +76,101 @@ class ActionModule(RolloutAction):
         left = {name for name in hidden if task_vars.get(name) is not None}
         _variables.refuse_of_plan(left.union(load_extra_vars(self._loader)), alone)
 
-    def patiently(self, ledger, arguments, node, present, turn):
+    def answer_by_hand(self, node_claim: NodeClaim) -> Answer:
+        """Return the answer outside of a rollout."""
+        arguments = node_claim.arguments
+        if arguments["phase"] == steps.DRAIN and arguments["claim_dir"]:
+            node_claim.require_none()
+        detail = "(%s)" % arguments["detail"] if arguments["detail"] else ""
+        self.say("%s: %s" % (node_claim.node, " ".join(filter(None, [arguments["step"], detail])) or "go"))
+        return dict(requests.NOTHING, answer="go", reason="outside of any rollout", phase=arguments["phase"])
+
+    def wait_for_answer(self, ledger, request: Request, turn: int) -> t.Tuple[Answer, bool]:
         """Return the answer, and True if the node waited, in this call or an earlier one."""
-        phase, waited = arguments["phase"], turn > 1
-        patience = min(arguments["patience_s"] * turn, arguments["patience_max_s"])
+        options, waited = request.options, turn > 1
+        patience = min(options["patience_s"] * turn, options["patience_max_s"])
         deadline = time.monotonic() + patience
         while True:
             if self.check:
-                answer = self.foresee(ledger, phase, node, present)
+                answer = ledger.rehearse(lambda transaction: requests.foresee(transaction, request))
+                answer = answer or requests.foresee(None, request)
             else:
                 # A node that waits looks first, which keeps no other from asking.
-                answer = self.look(ledger, phase, node, present) if waited else None
-                answer = answer or self.ask(ledger, arguments, node, present)
-                self.tell(ledger, arguments, idle=answer["answer"] == "wait" and not answer["wrote"])
+                answer = self.find_wait(ledger, request) if waited else None
+                answer = answer or self.request_ticket(ledger, request)
+                self.tell(ledger, options, idle=answer["answer"] == "wait" and not answer["wrote"])
             answer.pop("wrote", None)
-            pause_s = waiting.interval(arguments["poll_s"], answer.pop("ahead", 0)) * random.uniform(0.8, 1.2)
+            pause_s = requests.compute_interval(options["poll_s"], answer.pop("ahead", 0)) * random.uniform(0.8, 1.2)
             if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
                 break
             waited = True
-            self.say_waiting(ledger, node, answer["reason"])
+            self.print_waiting(ledger, request.node, answer["reason"])
             ledger.store.rest()
             _controller.pause(min(pause_s, max(0.0, deadline - time.monotonic())))
         if answer["numbers"] is None:
-            answer["numbers"] = ledger.look(numbers)
+            answer["numbers"] = ledger.look(requests.count_nodes)
         return answer, waited
 
-    def say_waiting(self, ledger, node, reason):
-        """Print a line about all nodes once in a while, whichever of those that wait comes to it."""
-        me, now = owner.describe(self.controller()), time.time()
-        if self.kept(ledger, "waiting.lock", lambda before: waiting.due(before, me, now)):
-            told = report.describe_counts({"counts": ledger.look(report.count_states)})
-            self.say("rollout %s: %s; %s waits: %s" % (ledger.rollout_id, told, node, reason))
+    def request_ticket(self, ledger, request: Request) -> Answer:
+        """Return the answer of one transaction, which records what follows from it. It needs the ledger's lock."""
+        queried = self.ask_hold_queries(ledger, request)
 
-    def by_hand(self, node, arguments, task_vars):
-        """Return the answer outside of a rollout."""
-        if arguments["phase"] == steps.DRAIN and arguments["claim_dir"]:
-            self.free(node, arguments, task_vars)
-        line = "%s: %s" % (
-            node,
-            " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip()
-            or "go",
-        )
-        self.say(line)
-        return dict(NOTHING, answer="go", reason="outside of any rollout", phase=arguments["phase"])
+        def work(transaction):
+            answer = requests.answer(transaction, ledger.rollout_id, request, queried)
+            return dict(answer, brakes=report.list_brakes(transaction.view))
 
-    def free(self, node, arguments, task_vars):
-        """Refuse a node that belongs to a rollout, outside of that rollout."""
-        marks = self.on_node(task_vars, state="read", directory=arguments["claim_dir"])
-        if marks.get("failed") or marks.get("problem"):
-            raise tickets.StateError(
-                "%s cannot be taken: %s. Nothing was changed." % (node, marks.get("problem") or marks.get("msg"))
-            )
-        if marks["claim"]:
-            raise tickets.StateError(
-                "%s cannot be taken outside of its rollout: it is %s. Its driver may be only partly changed. Run that "
-                "rollout again first: it finishes the node or rolls it back. Or remove %s on the node to take it as it "
-                "is. Nothing was changed."
-                % (node, claim.describe_owner(marks["claim"]), os.path.join(arguments["claim_dir"], claim.NAME))
-            )
-
-    def taken(self, ledger, arguments, node, mine, resume, task_vars, other_ledger_s):
-        """Claim the node for this attempt, and return the token for tasks that change it.
-
-        If that fails, the node ends. OTHER_LEDGER_S: how long a change by another ledger refuses the node.
-        """
-        deadline = time.monotonic() + arguments["claim_timeout_s"]
-        while True:
-            over = ledger.load(node, claims.OVER)
-            ledger.store.rest()
-            try:
-                said = self.on_node(
-                    task_vars,
-                    state="held",
-                    directory=arguments["claim_dir"],
-                    content=mine,
-                    over=over,
-                    other_ledger_s=other_ledger_s,
-                    lock_timeout_s=max(1, int(deadline - time.monotonic()) if resume else LOCKED_S),
-                )
-            except AnsibleConnectionFailure:
-                # An orphaned node may be rebooting.
-                if not resume or time.monotonic() >= deadline:
-                    raise
-                said = {"going_down": True}
-            marker = said.get("quarantine") or {}
-            if not said.get("failed") and marker.get("exists"):
-                self.refuse_quarantined(ledger, arguments, node, marker, resume)
-            if not said.get("failed") and not said.get("going_down"):
-                return claim.token(mine, arguments["claim_dir"])
-            if said.get("failed") or time.monotonic() >= deadline:
-                break
-            time.sleep(min(REBOOTING_S, max(0.0, deadline - time.monotonic())))
-        why = "it could not be claimed: %s. Nothing was changed in this run" % (
-            redaction.reason(said.get("msg") or "it is about to reboot").rstrip(". ")
-        )
-        self.end(ledger, node, "lost" if resume else "failed", why)
-        self.tell(ledger, arguments)
-        raise tickets.StateError("%s: %s." % (node, why))
-
-    def refuse_quarantined(self, ledger, arguments, node, marker, resume):
-        """End a node that an operator put in quarantine after the plan. It holds a down slot, and is no failure."""
-        where = marker.get("path", "a marker")
-        why = "it was put in quarantine after the plan: %s is on the node. Nothing was changed in this run" % where
-        self.end(ledger, node, "quarantined", why, state.HARD if resume else state.SICK)
-        self.tell(ledger, arguments)
-        raise tickets.StateError("%s: %s." % (node, why))
-
-    def end(self, ledger, node, ended, why, failure=None):
-        """Record the final state of a node that has a ticket and was not changed."""
-        identity = self.controller()
-        failure = failure or (state.LOST if ended == "lost" else state.SOFT)
-
-        def write(transaction):
-            view = owned_view(transaction, ledger, identity)
-            transaction.append("state", run=view.run, node=node, state=ended, reason=why, failure=failure)
-            if state.nothing_left(view):
-                transaction.append("end", run=view.run)
-
-        ledger.transact(write)
-
-    def foresee(self, ledger, phase, node, present):
-        """Return the answer in check mode, where nothing is recorded."""
-
-        def question(transaction):
-            view = transaction.view
-            decision = (
-                self.decided(transaction, self.controller(), phase, node, present)
-                if view.run
-                else gate.Decision("go", "check mode, nothing was recorded")
-            )
-            return self.told(view, phase, node, decision)
-
-        return ledger.rehearse(question) or self.told(
-            state.Rollout(), phase, node, gate.Decision("go", "check mode, nothing was recorded")
-        )
-
-    @staticmethod
-    def decided(transaction, controller, phase, node, present, lock=False):
-        """Return the decision for the node, among the nodes of all members and of the other rollouts of its pool.
-
-        LOCK: no other rollout of the pool decides until the transaction has ended.
-        """
-        pools.fill(transaction, lock)
-        return gate.decide(
-            transaction.view,
-            phase,
-            node,
-            members.present(transaction, controller, present),
-            transaction.clock(),
-            members.shared(transaction.owner),
-        )
-
-    def ask(self, ledger, arguments, node, present):
-        """Return one answer. If it is go, it is recorded in the same transaction."""
-        phase = arguments["phase"]
-        controller = self.controller()
-        found = self.asked(ledger, arguments, controller, node, present)
-
-        def decide(transaction):
-            view = owned_view(transaction, ledger, controller)
-            members.record_gone(transaction, controller, present)
-            mine = members.hosts(transaction, controller)
-            lost = gate.vanished(view, present, mine) if present is not None else []
-            for other in lost:
-                transaction.append(
-                    "state",
-                    run=view.run,
-                    node=other.name,
-                    state="lost",
-                    reason=gate.vanished_reason(other),
-                    failure=state.LOST,
-                )
-            lines = [progress(view, other.name, "lost (%s)" % other.reason) for other in lost]
-            if view.nodes.get(node) is not None:
-                proof.require_as_planned(view.nodes.get(node), view.policy, arguments)
-            decision = self.decided(transaction, controller, phase, node, present, lock=True)
-            decision = self.held(transaction, arguments, found, node, decision)
-            decision = self.proven(transaction, arguments, node, decision)
-            taken_up = {}
-            if decision.answer == "go":
-                taken_up = self.taken_up(view, phase, node)
-                expires = transaction.clock() + datetime.timedelta(seconds=view.policy["ticket_s"])
-                transaction.append(
-                    "grant", run=view.run, node=node, phase=phase, ticket=uuid.uuid4().hex, expires=timestamp(expires)
-                )
-                for name, document in arguments["documents"].items():
-                    transaction.save(node, name, document)
-            told = dict(self.told(view, phase, node, decision), **taken_up, sequence=transaction.sequence)
-            step = (arguments["resume_step"] if told["resume"] else None) or arguments["step"]
-            if decision.answer == "go" and step:
-                transaction.append("step", run=view.run, node=node, step=step, detail=arguments["detail"])
-                told["step"] = step
-                told["begun"] = progress(
-                    view, node, "%s%s" % (step, " (%s)" % arguments["detail"] if arguments["detail"] else "")
-                )
-            if decision.answer == "go" and phase == steps.DRAIN and arguments["claim_dir"]:
-                told["claim"] = claims.mine(
-                    node, transaction.name_ledger(), ledger.rollout_id, told["attempt"], view.run, view.sha256
-                )
-                told["other_ledger_s"] = view.policy.get("other_ledger_s", 0)
-            if decision.answer == "wait":
-                told["ahead"] = waiting.ahead(view, node, members.present(transaction, controller, present))
-            return dict(told, lost=lines, brakes=report.list_brakes(view), wrote=bool(transaction.added))
-
-        answer = ledger.transact(decide)
-        lost = answer.pop("lost")
-        for line in lost:
+        answer = ledger.transact(work)
+        for line in answer.pop("lost"):
             self.say(line)
         self.say_brakes(ledger, answer.pop("brakes"))
         return answer
 
-    def look(self, ledger, phase, node, present):
-        """Return the answer wait without a lock and without a record.
+    def find_wait(self, ledger, request: Request) -> t.Optional[Answer]:
+        """Return the answer wait without a lock and without a record; None if the node has to ask."""
 
-        None if the node has to ask: it may go, or there is something to record.
-        """
-        controller = self.controller()
+        def work(transaction):
+            answer = requests.find_wait(transaction, ledger.rollout_id, request)
+            return answer and dict(answer, brakes=report.list_brakes(transaction.view))
 
-        def question(transaction):
-            view = owned_view(transaction, ledger, controller)
-            members.record_gone(transaction, controller, present)
-            lost = gate.vanished(view, present, members.hosts(transaction, controller)) if present is not None else []
-            decision = self.decided(transaction, controller, phase, node, present)
-            if decision.answer != "wait" or lost or transaction.changed:
-                return None
-            return dict(
-                self.told(view, phase, node, decision),
-                ahead=waiting.ahead(view, node, members.present(transaction, controller, present)),
-                brakes=report.list_brakes(view),
-                wrote=False,
-            )
-
-        answer = ledger.rehearse(question)
+        answer = ledger.rehearse(work)
         if answer:
             self.say_brakes(ledger, answer.pop("brakes"))
         return answer
 
-    @classmethod
-    def asked(cls, ledger, arguments, controller, node, present):
+    @staticmethod
+    def ask_hold_queries(ledger, request: Request) -> t.Optional[t.Dict[str, t.Any]]:
         """Return the answers to the hold queries, if the node could go otherwise. No transaction is open meanwhile."""
-
-        def needed(transaction):
-            view, phase = transaction.view, arguments["phase"]
-            starts = view.policy.get("holds") and gate.starts(view, phase, node)
-            goes = starts and cls.decided(transaction, controller, phase, node, present).answer == "go"
-            return list(view.policy["holds"]) if goes else []
-
-        names = (ledger.rehearse(needed) or []) if arguments["hold_queries"] else []
-        queries = [query for query in arguments["hold_queries"] if query["name"] in names]
+        given = request.options["hold_queries"]
+        names = ledger.rehearse(lambda transaction: requests.query_names(transaction, request)) if given else None
+        queries = [query for query in given if query["name"] in (names or [])]
         if not queries:
             return None
         holds.check(queries)
         ledger.store.rest()
-        return holds.answers(ledger.path("holds.lock"), queries, arguments["hold_age_s"])
+        return holds.answers(ledger.path("holds.lock"), queries, request.options["hold_age_s"])
 
-    @staticmethod
-    def held(transaction, arguments, found, node, decision):
-        """Return the decision, or wait if a hold query keeps the node from starting; record changes of the hold."""
-        view = transaction.view
-        if decision.answer != "go" or not gate.starts(view, arguments["phase"], node):
-            return decision
-        holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
-        if not (view.policy.get("holds") or view.held):
-            return decision
-        names, why = holds.verdict(
-            view.policy["holds"],
-            arguments["hold_queries"],
-            found,
-            arguments["hold_deadline_s"],
-            arguments["hold_age_s"],
-            time.time(),
-        )
-        # Without an answer there is nothing to record: the next call asks again, or the task lacks the queries.
-        if names != view.held and (found is not None or not names):
-            transaction.append("hold", run=view.run, names=names, reason=why)
-        return gate.Decision("wait", "held by " + why) if names else decision
+    def print_answer(self, answer: Answer, turn: int) -> None:
+        """Print the answer, and the step that it opened; of a node that waits, the first answer alone."""
+        line, begun = answer.pop("line"), answer.pop("begun", "")
+        if answer["answer"] != "wait" or turn == 1:
+            (self.say_progress if answer["answer"] == "go" else self.say)(line)
+        if begun:
+            self.say_progress(begun)
 
-    @staticmethod
-    def proven(transaction, arguments, node, decision):
-        """Return the decision, or stop if the ledger has no verdict that lets the node go down, or serve again."""
-        planned, why = transaction.view.nodes.get(node), ""
-        if decision.answer != "go":
-            return decision
+    def print_waiting(self, ledger, node: str, reason: str) -> None:
+        """Print a line about all nodes once in a while, whichever of those that wait comes to it."""
+        me, now = owner.describe(self.controller()), time.time()
+        if self.kept(ledger, "waiting.lock", lambda before: requests.is_line_due(before, me, now)):
+            count = report.describe_counts({"counts": ledger.look(report.count_states)})
+            self.say("rollout %s: %s; %s waits: %s" % (ledger.rollout_id, count, node, reason))
 
-        def document(name):
-            """Return what this task brings, which is kept with the grant, or what the ledger has."""
-            return arguments["documents"].get(name) or transaction.load(node, name)
 
-        if arguments["phase"] == steps.DOWN and planned.state not in state.NOT_SERVING:
-            why = proof.unfit_to_go_down(planned, document(proof.BEFORE), document(proof.BASELINE))
-        elif arguments["phase"] == steps.RETURN:
-            why = proof.missing(planned, document(proof.DOCUMENT), planned.to_version)
-        return gate.Decision("stop", why) if why else decision
-
-    @staticmethod
-    def taken_up(view, phase, node):
-        """Return how far an earlier controller came with the node, and its failure.
-
-        Called before the grant is recorded.
-        """
-        planned = view.nodes.get(node)
-        resume = (
-            steps.reached([step.name for step in planned.steps]) if phase == steps.DRAIN and planned.orphaned else ""
-        )
-        return {"resume": resume, "failure": planned.reason if resume else ""}
-
-    @staticmethod
-    def told(view, phase, node, decision):
-        """Return the answer for the result of the task, and the line to print."""
-        planned = view.nodes.get(node)
-        went = decision.answer == "go"
-        return {
-            "answer": decision.answer,
-            "reason": decision.reason,
-            "phase": phase,
-            "from_version": planned.from_version if planned else None,
-            "to_version": planned.to_version if planned else None,
-            # For an orphaned node set by taken_up().
-            "resume": "",
-            "failure": "",
-            "documents": {},
-            # An earlier controller drained the node and did nothing else to it.
-            "left_drained": bool(
-                planned
-                and planned.orphaned
-                and any(step.name == "drain" for step in planned.steps)
-                and not steps.reached([step.name for step in planned.steps])
-            ),
-            "fence": "",
-            "sequence": 0,
-            "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,
-            "ticket": dataclasses.asdict(planned.ticket) if went and planned and planned.ticket else None,
-            "attempt": planned.attempt if planned else 0,
-            "position": planned.went if planned else None,
-            "total": view.total,
-            # They are counted for a node that goes on; one that waits is told them at the end of its call.
-            "numbers": None if decision.answer == "wait" else numbers(view),
-            "line": progress(
-                view,
-                node,
-                "%s (%s)"
-                % (
-                    ASKED[phase]
-                    if went
-                    else "%s to %s" % (decision.answer, ASKED[phase])
-                    if decision.answer == "wait"
-                    else decision.answer,
-                    decision.reason,
-                ),
-            ),
-        }
+def require_phase(arguments: t.Mapping[str, t.Any]) -> None:
+    """Refuse a step that does not belong to the phase that is requested."""
+    of_phase = [name for name, (phase, dummy) in steps.STEPS.items() if phase == arguments["phase"]]
+    for step in filter(None, (arguments["step"], arguments["resume_step"])):
+        if step not in of_phase:
+            raise state.StateError(
+                "The step of rollout_gate is %r; expected one of phase %s: %s."
+                % (step, arguments["phase"], ", ".join(of_phase))
+            )

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _mig_file,
     _peers,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, pools, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, others, owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_action import (
     REFUSALS,
@@ -28,14 +28,12 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_actio
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
-    compatible,
     domains,
     holds,
     joining,
     layouts,
     limits,
     options,
-    orphans,
     plan,
     plan_text,
     probes,
@@ -65,7 +63,8 @@ class ActionModule(PlanningAction):
         # The limits are read by what makes the plan: where one is refused, nodes in flight are finished all the same.
         policy = arguments["policy"]
         of_run = {name: policy.pop(name) for name in list(policy) if name.removeprefix(options.PREFIX) in options.RUN}
-        arguments.update(options.read_variables(of_run, options.RUN))
+        self.refused = arguments["refused"]
+        arguments.update(self.read_lenient(of_run, options.RUN))
         arguments.update((key, _answers.accept_all(module, arguments[key])) for key, module in ANSWERS.items())
         job = self.find_job(task_vars)
         self.identity = dict(self.controller(), **({"job": job} if job else {}))
@@ -75,9 +74,9 @@ class ActionModule(PlanningAction):
     def make_plan(self, task_vars: dict) -> dict:
         """Make a plan for the nodes and record it; in check mode, say what a real run would be refused for."""
         given = self.given
-        undo, broken_off = self.undone(given)
-        self.undo = undo
-        targets, kernels, wanted = self.find_targets(), self.find_kernels(), self.find_layouts()
+        self.undo, broken_off = self.undone(given)
+        undo = self.undo
+        targets, kernels, wanted = self.find_wanted(bool(undo or broken_off or given["id"]))
         ledger = self.ledger(given, given["id"] or broken_off or self.make_id(targets, wanted))
         if given["hand_over"]:
             self.require_shared_ledger(ledger)
@@ -93,6 +92,8 @@ class ActionModule(PlanningAction):
         probed = self.make_probes(ledger, places, peers, lacks)
 
         def make(view, now):
+            if self.refused:
+                raise plan.PlanError(self.refused)
             policy = self.make_policy(task_vars, len(probed))
             named, per_stratum = given["canaries"], given["canaries_per_stratum"]
             more = (targets, per_stratum, given["abandon"], kernels, wanted)
@@ -104,7 +105,9 @@ class ActionModule(PlanningAction):
             return made
 
         run, made, now = None, None, ledger.store.clock()
-        ledger.look(lambda view: compatible.refuse(view, _collection.version(), given["hand_over"]))
+        ledger.look(lambda view: joining.require_compatible(view, _collection.version(), given["hand_over"]))
+        inventory = (task_vars.get("groups") or {}).get("all")
+        ledger.look(lambda view: joining.refuse_other_inventory(view, inventory))
         if self.check or not ledger.look(lambda view: plan.unfinished(view, probed)):
             made = ledger.look(lambda view: make(view, now))
         if self.check:
@@ -117,6 +120,20 @@ class ActionModule(PlanningAction):
             self.tell(ledger, given, now=True)
         lines = self.describe_plan(ledger, made, refused)
         return self.make_result(ledger, made, run, peers, lines, "" if made.refused else refused)
+
+    def find_wanted(self, is_known: bool) -> t.Tuple[t.Dict[str, str], t.Dict[str, str], t.Dict[str, dict]]:
+        """Return versions, kernels and MIG layouts by node.
+
+        What cannot be read refuses the plan, once the nodes in flight are finished, if it IS_KNOWN of which rollout
+        they are.
+        """
+        try:
+            return self.find_targets(), self.find_kernels(), self.find_layouts()
+        except plan.PlanError as exc:
+            if not is_known:
+                raise
+            self.refused = self.refused or str(exc)
+            return {}, {}, {}
 
     def make_policy(self, task_vars: dict, count: int) -> dict:
         """Return the limits of the plan for COUNT nodes; refuse options with which it cannot be carried out."""
@@ -161,7 +178,7 @@ class ActionModule(PlanningAction):
         ledger = self.ledger(self.given, self.given["id"])
         self.require_shared_ledger(ledger)
         view, record = ledger.view(), ledger.owner()
-        start = options.read_variables(self.given["policy"], {**options.LIMITS, **options.START})
+        start = self.read_lenient(self.given["policy"], {**options.LIMITS, **options.START})
         self.given.update(start)
         given = {
             key: start[key]
@@ -172,15 +189,24 @@ class ActionModule(PlanningAction):
         given.update(holds=holds.wanted(start["hold_queries"]), on_failure=start["on_failure"])
 
         def joinable(view, shared):
-            joining.refuse(ledger.rollout_id, view, shared, self.given["approve"], given)
-            compatible.refuse(view, _collection.version(), shared)
+            joining.refuse(ledger.rollout_id, view, shared)
+            joining.require_compatible(view, _collection.version(), shared)
 
         joinable(view, members.shared(record))
         planned = ledger.planned(view.run)
-        probed = self.make_probes(ledger, self.find_domains(task_vars), planned["peers"], {})
-        webhook.check(self.given["webhook"])
+        refused, places = joining.disagreement(view, self.given["approve"], given), {}
+        try:
+            places = self.find_domains(task_vars)
+            webhook.check(start["webhook"])
+        except REFUSALS as exc:
+            refused = refused or str(exc)
+        probed = self.make_probes(ledger, places, planned["peers"], {})
         foreseen = joining.part(view, planned, probed)[0]
-        self.require_forks(foreseen.policy, len(foreseen.order), task_vars)
+        refused = self.refused or refused or self.find_misfit(foreseen, task_vars)
+        # Nodes that a dead member left in flight are finished, whatever keeps this run from joining with the others.
+        unfinished = joining.unfinished(view, probed) if refused else None
+        if refused and (self.check or not unfinished):
+            raise plan.PlanError(refused)
         member, abandon = uuid.uuid4().hex, self.given["abandon"]
 
         def work(transaction):
@@ -193,10 +219,11 @@ class ActionModule(PlanningAction):
             transaction.block_new_rollouts()
             now = transaction.clock()
             names = [name for name in self.given["audits"] if transaction.view.nodes.get(name) is not None]
+            names = [name for name in names if unfinished is None or name in unfinished]
             members.join(transaction, member, names, self.identity, now, self.given["break_lock"])
             owner.require_free(transaction, names, self.identity, now, self.given["break_lock"], abandon=abandon)
-            made, changed = joining.part(transaction.view, planned, probed)
-            refuse_other_version(self.given["version"], made)
+            made, changed = joining.part(transaction.view, planned, [one for one in probed if one.name in names])
+            made = dataclasses.replace(made, refused=refused)
             for name, one in self.find_replaced_claims(transaction, ledger, made).items():
                 transaction.save(name, claims.OVER, one)
             transaction.append(
@@ -206,27 +233,37 @@ class ActionModule(PlanningAction):
                 by=owner.describe(self.identity),
                 hosts=len(names),
                 nodes=changed,
-                approved=bool(self.given["approve"].strip()),
+                approved=bool(self.given["approve"].strip()) and not refused,
             )
             # The digest may have approved the plan.
             return dataclasses.replace(made, policy=dict(transaction.view.policy)), transaction.view.total
 
-        made, total, refused = None, 0, ""
+        made, total, why = None, 0, ""
         if self.check:
             try:
                 made, total = ledger.rehearse(work)
             except owner.OwnerError as exc:
-                made, refused = foreseen, str(exc)
+                made, why = foreseen, str(exc)
         else:
             _controller.require()
             made, total = ledger.transact(work)
-        if not self.check:
             self.tell(ledger, self.given, now=True)
-        left_out = [name for name in self.given["audits"] if name not in made.nodes]
+        left_out = [name for name in self.given["audits"] if view.nodes.get(name) is None]
         lines = joining.lines(made, ledger.rollout_id, total, left_out)
-        if refused:
-            lines.append("  refused: %s" % refused)
-        return self.make_result(ledger, made, None if self.check else view.run, planned["peers"], lines, refused)
+        if why:
+            lines.append("  refused: %s" % why)
+        elif refused:
+            lines.append("  only these nodes, which were in flight, are finished; refused: %s" % refused)
+        return self.make_result(ledger, made, None if self.check else view.run, planned["peers"], lines, why)
+
+    def find_misfit(self, made: plan.Plan, task_vars: dict) -> str:
+        """Return why this run cannot carry out its part of a plan; empty if it can."""
+        try:
+            self.require_forks(made.policy, len(made.order), task_vars)
+            refuse_other_version(self.given["version"], made)
+        except plan.PlanError as exc:
+            return str(exc)
+        return ""
 
     def claim_rollout(self, transaction: t.Any, ledger: Ledger, run: t.Optional[str], names: t.List[str]) -> None:
         """Take the rollout for this controller, with nodes by NAMES; refuse what another controller has."""
@@ -252,20 +289,20 @@ class ActionModule(PlanningAction):
 
     def note_orphans(self, transaction: t.Any, made: plan.Plan) -> None:
         """Note in the plan which nodes other rollouts left in flight, or refuse to start beside them."""
-        found = orphans.find(transaction, list(self.given["audits"]), self.given["abandon"])
-        counted = pools.rollouts(transaction, pools.of(made.policy))
+        found = claims.find_orphans(transaction, list(self.given["audits"]), self.given["abandon"])
+        counted = others.find_pool_rollouts(transaction, others.name_pool(made.policy))
         found = [(other_id, node) for other_id, node in found if other_id not in counted]
-        why = orphans.refusal(found, made.order, made.nodes)
+        why = claims.refuse_beside(found, made.order, made.nodes)
         if why:
             raise owner.OwnerError(why)
-        made.notes.extend(orphans.described(found) if made.order else [])
+        made.notes.extend(claims.describe_orphans(found) if made.order else [])
 
     def record_plan(
         self, transaction: t.Any, ledger: Ledger, run: str, make: t.Callable, peers: dict, probed: t.List[probes.Probe]
     ) -> plan.Plan:
         """Claim the rollout and record the plan; where it is refused, one that only finishes the nodes in flight."""
         _controller.require()
-        compatible.refuse(transaction.view, _collection.version(), self.given["hand_over"])
+        joining.require_compatible(transaction.view, _collection.version(), self.given["hand_over"])
         self.require_alone(transaction)
         unfinished = [] if self.given["hand_over"] else plan.unfinished(transaction.view, probed)
 
@@ -312,8 +349,8 @@ class ActionModule(PlanningAction):
         missing = [name for name in self.given["audits"] if name not in nodes or not nodes[name].from_version]
         if missing:
             raise plan.PlanError(
-                "Rollout %s recorded no earlier version of %s. Set rollout_version, or leave these nodes out."
-                % (self.undo.rollout_id, ", ".join(missing[:5]))
+                "Rollout %s recorded no earlier version of %s. Name the rollout that changed them (rollback_of), set "
+                "rollout_version, or leave these nodes out." % (self.undo.rollout_id, ", ".join(missing[:5]))
             )
         return {name: node.from_version for name, node in nodes.items()}
 

@@ -13,12 +13,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, options
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
-    RolloutAction,
-    display,
-    owned_view,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, options, requests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
     formats,
     publish,
@@ -161,7 +157,7 @@ class ActionModule(RolloutAction):
         controller = self.controller()
 
         def close(transaction):
-            view = owned_view(transaction, ledger, controller)
+            view = requests.open_view(transaction, ledger.rollout_id, controller)
             part = members.hosts(transaction, controller)
             for node in gate.vanished(view, (), part):
                 transaction.append(

@@ -9,23 +9,17 @@ import dataclasses
 import json
 import os
 
-from ansible.errors import AnsibleError
-
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, proof
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
-    RolloutAction,
-    display,
-    numbers,
-    owned_view,
-    progress,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_claim import NodeClaim
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, limits, proof, requests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
+
+RESCUE_PATIENCE_S = 30.0  # for a ledger that does not answer while a failed node is put back
 
 
 def words(arguments):
@@ -37,48 +31,34 @@ def words(arguments):
     return "failed (%s)" % arguments["failed"] if arguments["failed"] else "documents kept"
 
 
+def is_of_rescue(arguments: dict) -> bool:
+    """Return True for a record without which a failed node is put back all the same.
+
+    That is its failure, a step of its way back, and its end if that is a failure. No other step is taken unrecorded.
+    """
+    return bool(arguments["failed"] or arguments["name"] in steps.ALWAYS or arguments["state"] in state.FAILED)
+
+
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
         missing = sorted(set(arguments["node_documents"] or []) - set(arguments["documents"]))
         if missing:
-            raise tickets.StateError(
+            raise state.StateError(
                 "node_documents of rollout_step names %s; expected some of documents: %s."
                 % (", ".join(missing), ", ".join(sorted(arguments["documents"])) or "none")
             )
         answer = self.record(arguments, task_vars)
         mine = answer.pop("claim", None)
-        if mine and claims.after(arguments["state"]):
-            self.settle(arguments, mine, task_vars)
+        if mine:
+            node_claim = NodeClaim(self, arguments, task_vars["inventory_hostname"], task_vars)
+            why = node_claim.release(mine, arguments["state"])
+            if why:
+                display.warning(why)
         if arguments["node_dir"] and not self.check:
             answer.update(self.copied(arguments, task_vars))
         return answer
-
-    def settle(self, arguments, mine, task_vars):
-        """Remove the claim on the node, or mark it as quarantined. The ledger already has the final state."""
-        try:
-            said = self.on_node(
-                task_vars,
-                state=claims.after(arguments["state"]),
-                directory=arguments["claim_dir"],
-                content=mine,
-                changed=arguments["state"] in state.PROVEN,
-            )
-        except AnsibleError as exc:
-            said = {"failed": True, "msg": redaction.describe(exc)}
-        if said.get("failed"):
-            display.warning(
-                "%s is %s in rollout %s, and its claim %s could not be updated: %s. Rollouts of other ledgers refuse "
-                "the node until the file is removed."
-                % (
-                    task_vars["inventory_hostname"],
-                    arguments["state"],
-                    mine["rollout_id"],
-                    os.path.join(arguments["claim_dir"], claim.NAME),
-                    said.get("msg"),
-                )
-            )
 
     def directory(self, path, owned, task_vars):
         """Make a directory of the node, and return the result. One that is there keeps its owner and mode."""
@@ -136,7 +116,7 @@ class ActionModule(RolloutAction):
         node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
         if not (told or arguments["documents"]):
-            raise tickets.StateError(
+            raise state.StateError(
                 "rollout_step has no name, failed, state or documents; expected at least one of them."
             )
         if self.check or arguments["mode"] == "none":
@@ -144,12 +124,34 @@ class ActionModule(RolloutAction):
             if told:
                 self.say(line)
             return {"progress": line}
-        ledger = self.ledger(arguments)
+        ledger, rescue = self.ledger(arguments), is_of_rescue(arguments)
+        if rescue:
+            ledger.store.patience_s = min(ledger.store.patience_s, RESCUE_PATIENCE_S)
+        try:
+            answer = self.write(ledger, arguments, node)
+        except store.StoreError as exc:
+            if not rescue:
+                raise
+            line = "%s: %s" % (node, words(arguments))
+            self.say(line)
+            display.warning("%s is not recorded, and the node is put back without it: %s" % (line, exc))
+            return {"progress": line, "unrecorded": str(exc)}
+        over, brakes = answer.pop("over"), answer.pop("brakes")
+        if told:
+            self.say_progress(answer["progress"])
+            self.tell(ledger, arguments, now=over)
+        if brakes is not None:
+            self.say_brakes(ledger, brakes)
+        return answer
+
+    def write(self, ledger, arguments, node):
+        """Write the record to the ledger in one transaction, and return the result of the task."""
         controller = self.controller()
+        told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
 
         def write(transaction):
-            view = owned_view(transaction, ledger, controller)
-            found = tickets.require_in_flight(view, node)
+            view = requests.open_view(transaction, ledger.rollout_id, controller)
+            found = state.require_in_flight(view, node)
             self.require(view, found, arguments, transaction.clock())
             if arguments["previous"]:
                 proof.require_way_back(found, arguments["previous"], transaction.load(node, "baseline"))
@@ -178,23 +180,16 @@ class ActionModule(RolloutAction):
             return {
                 "over": over,
                 "brakes": report.list_brakes(view) if told and not over else None,
-                "progress": progress(view, node, words(arguments)),
+                "progress": requests.describe_progress(view, node, words(arguments)),
                 "state": found.state,
                 "step": arguments["name"] or "",
                 "sequence": transaction.sequence,
                 "claim": mine,
-                "numbers": numbers(view) if told else {},
+                "numbers": requests.count_nodes(view) if told else {},
                 "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
             }
 
-        answer = ledger.transact(write)
-        over, brakes = answer.pop("over"), answer.pop("brakes")
-        if told:
-            self.say_progress(answer["progress"])
-            self.tell(ledger, arguments, now=over)
-        if brakes is not None:
-            self.say_brakes(ledger, brakes)
-        return answer
+        return ledger.transact(write)
 
     @staticmethod
     def require(view, node, arguments, now):
@@ -203,7 +198,7 @@ class ActionModule(RolloutAction):
         if arguments["state"]:
             proof.require_end(node, arguments["state"], arguments["documents"])
         if arguments["name"]:
-            tickets.require_ticket(view, node, arguments["name"], timestamp(now))
+            state.require_ticket(view, node, arguments["name"], timestamp(now))
 
     @staticmethod
     def events(arguments, node):
@@ -214,7 +209,7 @@ class ActionModule(RolloutAction):
                 {
                     "reason": arguments["failed"],
                     "failure": state.failure_class(node),
-                    "signature": failures.signature(step, arguments["failed"], arguments["failed_checks"], node.name),
+                    "signature": limits.sign_failure(step, arguments["failed"], arguments["failed_checks"], node.name),
                 },
             )
         if arguments["name"]:

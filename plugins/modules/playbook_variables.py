@@ -65,6 +65,16 @@ options:
       C(capacity_). Only the command line is judged by it.
     type: str
     default: ''
+  artifact_dir:
+    description:
+      - The directory of the rollouts on the controller. With it a refusal that does not overrule the steps of a node is
+        RV(refused) and no failure as long as the ledger has some of O(nodes) in flight. The plan then finishes these
+        and refuses the rest.
+    type: path
+  ledger:
+    description: The database with the ledgers; a file in O(artifact_dir) if it is empty.
+    type: str
+    default: ''
 seealso:
   - module: gpufleet.lifecycle.rollout_plan
 """
@@ -80,6 +90,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+refused:
+  description: What is refused, for O(gpufleet.lifecycle.rollout_plan#module:refused).
+  returned: with O(artifact_dir), when nodes are in flight
+  type: str
 process:
   description: The process of the playbook, by which a later call in the same run knows its own names.
   returned: always
@@ -104,6 +118,8 @@ ARGUMENT_SPEC = dict(
     keeps=dict(type="str", default="", choices=["", "evidence", "record", "report"]),
     patterns=dict(type="dict", default={}),
     prefix=dict(type="str", default=""),
+    artifact_dir=dict(type="path"),
+    ledger=dict(type="str", default=""),
 )
 
 

@@ -45,16 +45,19 @@ options:
       - V(skip) leaves O(nodes) out; a node that drains is resumed. V(retry) makes nodes pending again that failed, were
         rolled back or skipped. They start if their play still runs, or in the next run.
       - V(set_budget) replaces the limits in O(limits).
+      - V(retire) is for nodes that are gone for good, such as scrapped machines. It gives their down slots free; they
+        count as failed. It is for nodes that are lost or quarantined and, where no controller works on the rollout, for
+        nodes in flight.
       - V(break_lock) records that the controller of the rollout is gone. It is refused if the controller is alive, or
         has recorded a step in the last two minutes.
       - V(end) ends a rollout of several controllers, once none of them works on it. Its failures then no longer count
         in the next plan. It is refused while a controller that joined it is alive.
     type: str
-    choices: [status, pause, resume, stop, skip, retry, set_budget, break_lock, end]
+    choices: [status, pause, resume, stop, skip, retry, retire, set_budget, break_lock, end]
     default: status
   nodes:
     description:
-      - The nodes of V(skip) and V(retry).
+      - The nodes of V(skip), V(retry) and V(retire).
     type: list
     elements: str
     default: []
@@ -131,7 +134,7 @@ ARGUMENT_SPEC = dict(
     ledger=dict(type="str", default=""),
     verb=dict(
         type="str",
-        choices=["status", "pause", "resume", "stop", "skip", "retry", "set_budget", "break_lock", "end"],
+        choices=["status", "pause", "resume", "stop", "skip", "retry", "retire", "set_budget", "break_lock", "end"],
         default="status",
     ),
     nodes=dict(type="list", elements="str", default=[]),

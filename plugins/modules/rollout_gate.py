@@ -108,6 +108,12 @@ options:
       - Seconds between two queries of the ledger.
     type: float
     default: 1.0
+  drain_s:
+    description:
+      - With O(phase=drain), the seconds that the jobs of the node have to end. Where the ticket does not live longer,
+        the answer is C(stop).
+    type: int
+    default: 0
   claim_dir:
     description:
       - The state directory of the node. With it C(go) for O(phase=drain) claims the node for this attempt before
@@ -248,6 +254,7 @@ ARGUMENT_SPEC = dict(
     patience_s=dict(type="float", default=15.0),
     patience_max_s=dict(type="float", default=300.0),
     poll_s=dict(type="float", default=1.0),
+    drain_s=dict(type="int", default=0),
     claim_dir=dict(type="path"),
     claim_timeout_s=dict(type="int", default=1800),
     **PLANNED,

@@ -66,6 +66,10 @@ options:
     description: Whether M(gpufleet.lifecycle.playbook_variables) was run before. If not, the plan is refused.
     type: bool
     default: true
+  refused:
+    description: Why M(gpufleet.lifecycle.playbook_variables) refuses the plan. Nodes in flight are finished first.
+    type: str
+    default: ''
   schedulers:
     description: For each node by its name, the schedulers that it is drained in. The plan says which.
     type: dict
@@ -164,20 +168,14 @@ peers:
     GPUs that each node had when it was planned.
   returned: success
   type: dict
-canaries:
-  description: The canaries among them.
-  returned: success
-  type: list
-  elements: str
-approved:
-  description: Whether the plan is approved, or needs no approval.
-  returned: success
-  type: bool
+canaries: {description: The canaries among them., returned: success, type: list, elements: str}
+approved: {description: "Whether the plan is approved, or needs no approval.", returned: success, type: bool}
 sha256:
-  description: Digest of the target, the order, the versions, MIG layouts, failure domains and canaries of its nodes,
-    and the policy.
+  description: Digest of the target, of versions, layouts, domains and canaries of the ordered nodes, and of the policy.
   returned: success
   type: str
+on_failure: {description: What becomes of a node that fails., returned: success, type: str}
+refused: {description: Why only nodes in flight are finished; empty if all are., returned: success, type: str}
 directory: {description: The directory of the rollout's report., returned: success, type: str}
 lines: {description: The plan as it was printed., returned: success, type: list, elements: str}
 table: {description: The first 100 of them and how many more there are., returned: success, type: list, elements: str}
@@ -192,6 +190,7 @@ ARGUMENT_SPEC = dict(
     layouts=dict(type="dict", default={}),
     layout_looks=dict(type="dict", default={}),
     checked=dict(type="bool", default=True),
+    refused=dict(type="str", default=""),
     schedulers=dict(type="dict", default={}),
     role_mode=dict(type="str", default="ledger"),
     job=dict(type="dict", default={}),

@@ -17,6 +17,9 @@ description:
   - Refuses a node without a valid ticket of M(gpufleet.lifecycle.rollout_gate) for the phase of the step, and a rollout
     that another controller runs.
   - With O(state) it records the final state of the node, frees its slot, and updates the report.
+  - A ledger that does not answer keeps no failed node from being put back. O(failed), the steps of a rollback and of a
+    quarantine, and a final state that is a failure, are then not recorded, with a warning, and the next run of the
+    rollout examines the node. Every other step fails.
 attributes:
   check_mode:
     support: full
@@ -186,6 +189,10 @@ progress:
 step:
   description: The step that begins; empty if none does.
   returned: success, with the ledger
+  type: str
+unrecorded:
+  description: Why the ledger could not record it.
+  returned: when a failed node is put back while the ledger does not answer
   type: str
 sequence:
   description: The number of the step in the ledger. What happens later has a larger one, whatever the clocks say. 0 if

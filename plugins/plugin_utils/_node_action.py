@@ -10,12 +10,15 @@ import re
 import time
 import typing as t
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
+# Set in the environment of a task: seconds for which a node that does not answer is tried again.
+RECONNECT = "GPUFLEET_RECONNECT_S"
+RETRY_S = 5.0
 STATUS = "ansible.legacy.async_status"
 # Polls in a row that may end without an answer before the job is given up. A node that boots or loses its network is
 # not silent: its connection fails.
@@ -31,6 +34,28 @@ LOOK = "cat /proc/sys/kernel/random/boot_id; pgrep -f '[j]%s' > /dev/null; echo 
 
 
 class NodeActionBase(ActionBase):
+    def _execute_module(self, *given: t.Any, **more: t.Any) -> t.Dict[str, t.Any]:
+        """Run a module; try a node again that does not answer for a while, where the task says for how long.
+
+        For Ansible a node that does not answer once has left the play, and no rescue rolls it back. What may run twice
+        is safe to: a module that changes the node takes its lock and finds what is done already.
+        """
+        deadline = None
+        while True:
+            try:
+                return super()._execute_module(*given, **more)
+            except AnsibleConnectionFailure:
+                deadline = deadline or time.monotonic() + self._reconnect_s()
+                if time.monotonic() >= deadline:
+                    raise
+            _controller.pause(RETRY_S)
+            self._connection.reset()
+
+    def _reconnect_s(self) -> float:
+        """Return the seconds for which a node of this task is tried again; 0 if the task does not say so."""
+        given = [one for one in self._task.environment or [] if isinstance(one, dict) and RECONNECT in one]
+        return float(self._templar.template(given[-1][RECONNECT]) or 0) if given else 0.0
+
     def run_module(self, module_name, module_args, task_vars, **more):
         """Return the checked answer of a module of the collection. MORE: options of Ansible's _execute_module."""
         answer = self._execute_module(module_name=module_name, module_args=module_args, task_vars=task_vars, **more)

@@ -28,6 +28,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import webhook
 
+# Names of the machine that runs the playbook.
+CONTROLLER = ("localhost", "127.0.0.1")
 # What refuses a plan, and not the rollout itself.
 REFUSALS = (
     domains.DomainError,
@@ -62,16 +64,33 @@ def require_room(made: plan.Plan, now: datetime.datetime) -> None:
         windows.require_room(made.policy["windows"], now, made.policy["node_s"])
 
 
+# Options without which not even a node in flight can be finished, or that say of which rollout it is.
+ESSENTIAL = ("id", "version", "undo", "ledger", "join", "abandon", "break_lock")
+
+
 class PlanningAction(RolloutAction):
     """The base of rollout_plan: the nodes as they were found, and refusals.
 
     GIVEN: the arguments of the task, with the variables of the rollout. UNDO: the ledger of the rollout that is rolled
-    back. IDENTITY: of this controller.
+    back. IDENTITY: of this controller. REFUSED: why the plan is refused once nodes in flight are finished.
     """
 
     given: dict
     identity: dict
     undo: t.Any = None
+    refused: str = ""
+
+    def read_lenient(self, given: t.Mapping[str, t.Any], spec: options.Spec) -> dict:
+        """Return options from variables of the playbook.
+
+        One that cannot be used has its default and refuses the plan, unless it is essential.
+        """
+        optional = {key: one for key, one in spec.items() if key not in ESSENTIAL}
+        named = {name.removeprefix(options.PREFIX): value for name, value in given.items()}
+        unusable = options.find_unusable(named, optional, {key: options.PREFIX + key for key in optional})
+        self.refused = self.refused or next(iter(unusable.values()), "")
+        usable = {name: value for name, value in given.items() if name.removeprefix(options.PREFIX) not in unusable}
+        return options.read_variables(usable, spec)
 
     def require_checked(self) -> None:
         """Refuse a run whose variables were not checked, or whose nodes would be changed without tickets."""
@@ -88,9 +107,14 @@ class PlanningAction(RolloutAction):
             )
 
     def read_claims(self) -> t.Dict[str, t.Optional[dict]]:
-        """Return {node: the claim that is on it}; refuse names that cannot be nodes."""
+        """Return {node: the claim that is on it}; refuse names that cannot be nodes, and the controller."""
         for name in self.given["audits"]:
             check_node(name)
+            if name in CONTROLLER:
+                raise plan.PlanError(
+                    "%s is among the nodes, and it is the controller, which cannot drain and reboot itself. Take it "
+                    "out, or run the rollout from another machine. Nothing was changed." % name
+                )
         markers = self.given["markers"] or {}
         return {name: (markers.get(name) or {}).get("claim") for name in self.given["audits"]}
 
@@ -157,6 +181,8 @@ class PlanningAction(RolloutAction):
             "peers": peers,
             "sha256": made.sha256,
             "approved": made.policy["approved"] != "",
+            "on_failure": made.policy.get("on_failure") or "rollback",
+            "refused": made.refused or refused,
             "directory": ledger.directory,
             "lines": lines,
             "table": plan_text.table(lines),

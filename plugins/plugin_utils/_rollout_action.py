@@ -13,7 +13,7 @@ import os
 from ansible import constants as C
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, store, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID, LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
@@ -31,12 +31,16 @@ EXPECTED = (
     webhook.WebhookError,
     owner.OwnerError,
     plan.PlanError,
-    tickets.StateError,
+    state.StateError,
     store.StoreError,
     _variables.VariableError,
     windows.WindowError,
     OSError,
 )
+
+
+# Options that are no part of the way of a node. Nodes that have not started need those of holds all the same.
+BESIDE = ("webhook", "textfile_dir", "hold_queries", "hold_deadline_s", "hold_age_s")
 
 
 class RolloutAction(NodeActionBase):
@@ -46,6 +50,7 @@ class RolloutAction(NodeActionBase):
     ARGUMENT_SPEC: dict = {}
     EXPECTED = EXPECTED
     VARIABLES = options.VARIABLES
+    unusable: dict = {}  # why options were left out, by name
     _requires_connection = False
     _supports_check_mode = True
     _supports_async = False
@@ -53,7 +58,8 @@ class RolloutAction(NodeActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars or {})
         try:
-            arguments = options.read(self._task.args, self.ARGUMENT_SPEC, self.VARIABLES)
+            arguments = self.read_options(self._task.args)
+            files.require_home(str(arguments.get("artifact_dir") or ""))
             result.update(self.act(arguments, task_vars or {}))
         except OSError as exc:
             result.update(failed=True, msg=self.unwritable(exc))
@@ -61,6 +67,19 @@ class RolloutAction(NodeActionBase):
             result.update(failed=True, msg=str(exc))
         result.setdefault("changed", False)
         return clean_result(result)
+
+    def read_options(self, given: dict) -> dict:
+        """Return the options as the specification has them.
+
+        The plan is refused where a webhook, the textfile or a hold cannot be used. A node in flight is finished
+        without.
+        """
+        beside = {key: value for key, value in given.items() if key in BESIDE}
+        self.unusable = options.find_unusable(beside, self.ARGUMENT_SPEC, self.VARIABLES)
+        for why in self.unusable.values():
+            display.warning("%s It is left out here." % why)
+        usable = {key: value for key, value in given.items() if key not in self.unusable}
+        return options.read(usable, self.ARGUMENT_SPEC, self.VARIABLES)
 
     def act(self, arguments, task_vars):
         raise NotImplementedError
@@ -189,43 +208,10 @@ class RolloutAction(NodeActionBase):
 
     @staticmethod
     def say(line):
-        display.display(line)
+        """Print a line of progress to stderr, so that what a JSON callback prints to stdout stays JSON."""
+        display.display(line, stderr=True)
 
     def say_progress(self, line):
         """Print the line of a transition, unless callback rollout_progress does."""
         if PROGRESS not in C.CALLBACKS_ENABLED:
             self.say(line)
-
-
-def owned_view(transaction, ledger, identity):
-    """Return the view of a rollout that this controller runs, alone or as a member.
-
-    Other controllers are refused, and tasks of an ended run.
-    """
-    _controller.require()
-    run = members.require(transaction, ledger.rollout_id, identity)
-    if transaction.view.run != run:
-        raise owner.OwnerError(
-            "Rollout %s was planned again meanwhile, so this run may not continue it." % ledger.rollout_id
-        )
-    return transaction.view
-
-
-def progress(view, node, text):
-    """Return a line of progress, such as C([3/4] gpu-r1-2: install)."""
-    found = view.nodes.get(node)
-    return "[%s/%d] %s: %s" % (found.went if found is not None and found.went else "-", view.total, node, text)
-
-
-def numbers(view):
-    """Return the status of the rollout in numbers, for a display of its progress."""
-    policy = view.policy
-    return {
-        "counts": view.nodes.count(),
-        "total": view.total,
-        "max_down": policy.get("max_down"),
-        "window": view.window,
-        "broken_elsewhere": policy.get("broken_elsewhere", 0),
-        "failure_budget": policy.get("failure_budget"),
-        "node_s": policy.get("node_s"),
-    }

@@ -88,6 +88,7 @@ OF_PLAN = {
     "gpu_node_upgrade_rollout_id": "rollout_id names the rollout",
     "gpu_node_upgrade_install": "rollout_version says which version all nodes get",
     "gpu_node_upgrade_layout": "nvidia_mig_config says in the inventory which MIG layout a node gets",
+    "gpu_node_upgrade_on_failure": "rollout_on_failure says what becomes of a node that fails",
     "gpu_node_upgrade_peers": "gpu_health_expect says what a node has",
     "gpu_node_upgrade_builder": "the first canary compiles for the others, see rollout_canaries",
     "gpu_quarantine_marker": "the upgrade writes the marker of a node that failed",

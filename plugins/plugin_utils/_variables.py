@@ -23,6 +23,8 @@ NEAR = 0.9
 PREFIXES = (
     "bringup holds mig precheck prestage quarantine recover_gpu return_to_service rollback thermal_relief upgrade"
 ).split()
+# The variables that say where the ledger is.
+LEDGER_VARIABLES = ("gpufleet_artifact_dir", "rollout_ledger")
 
 Names = t.Iterable[str]
 Values = t.Mapping[str, t.Any]
@@ -34,6 +36,10 @@ class VariableError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(message if message.endswith(END) else "%s %s" % (message, END))
+
+
+class OverrulingError(VariableError):
+    """A variable would overrule the steps of a node, so that not even a node in flight can be finished."""
 
 
 def list_prefixes(roles: Roles) -> t.Dict[str, str]:
@@ -118,7 +124,7 @@ def refuse_foreign(given: Names, prefix: str) -> None:
 
 def refuse_reserved(names: Names, roles: Roles) -> None:
     for name in find_reserved(names, roles):
-        raise VariableError(
+        raise OverrulingError(
             "%s is set, a name that the collection reserves, and it would overrule what is found on the nodes or "
             "planned for them. Remove it from the command line (-e) and the inventory; after roles of the collection "
             "in the same run, run this playbook by itself." % name
@@ -133,7 +139,7 @@ def refuse_of_plan(names: Names, alone: bool = False) -> None:
     for name in sorted(set(names) & set(_variable_names.OF_PLAN)):
         if alone and name.startswith("gpu_node_upgrade_"):
             continue
-        raise VariableError(
+        raise OverrulingError(
             "%s is set on the command line (-e) or as a fact of the node, which overrules the plan of the rollout and "
             "its way back. Leave it out there; %s." % (name, _variable_names.OF_PLAN[name])
         )
@@ -174,6 +180,24 @@ def refuse_differing(by_node: t.Mapping[str, Values]) -> None:
                     "%s is %s for %s and %s for %s, and the whole rollout has one. Give all of its nodes the same, "
                     "with -e or in a group of all of them."
                     % (name, _describe(name, here), first, _describe(name, there), other)
+                )
+
+
+def refuse_other_ledger(by_node: t.Mapping[str, Values], own: Values) -> None:
+    """Refuse a ledger that the nodes have and the controller has not: rollout_control and report would use another one.
+
+    Args:
+        by_node: The variables in LEDGER_VARIABLES by node.
+        own: Those of localhost.
+    """
+    for node, found in sorted(by_node.items()):
+        for name in LEDGER_VARIABLES:
+            value = found.get(name)
+            if value not in (None, "", {}) and value != own.get(name):
+                raise VariableError(
+                    "%s is set for %s and %s for localhost, so that rollout_control and report would read another "
+                    "ledger. Set it in the group all, or with -e."
+                    % (name, node, "has another value" if own.get(name) else "is not")
                 )
 
 

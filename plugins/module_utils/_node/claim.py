@@ -15,6 +15,7 @@ from __future__ import annotations
 import calendar
 import json
 import os
+import re
 import shlex
 import time
 
@@ -112,9 +113,45 @@ def remove(directory):
 ROOM_BYTES, ROOM_FILES = 1024 * 1024, 16
 
 
-def room(directory, statvfs=os.statvfs):
-    """Return why nothing could be written to the directory, or to its parent if it has to be made; empty if it
-    could."""
+# File systems in memory: a reboot removes their files (tmpfs(5), Documentation/filesystems/ramfs-rootfs-initramfs.rst).
+IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "rootfs")
+MOUNTS = "/proc/self/mounts"
+
+
+def read_mounts(path=""):
+    """Return (mount point, type, options) of each mount of the node, in the order in which they were made."""
+    try:
+        with open(path or MOUNTS, encoding="utf-8", errors="surrogateescape") as stream:
+            rows = [line.split() for line in stream]
+    except OSError:
+        return []
+    plain = [[re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), word) for word in row] for row in rows]
+    return [(row[1], row[2], row[3].split(",")) for row in plain if len(row) > 3]
+
+
+def find_mount(place, mounts):
+    """Return the mount of a directory, an entry of read_mounts; None if it is not among them."""
+    place, found = os.path.realpath(place), None
+    for mount in mounts:
+        if place == mount[0] or place.startswith(mount[0].rstrip("/") + "/"):
+            found = mount if found is None or len(mount[0]) >= len(found[0]) else found
+    return found
+
+
+def is_in_memory(place, mounts):
+    """Return True if a reboot removes what is in a directory: its file system, or the upper one of an overlay, is in
+    memory, as on a node that boots from the network or from a live image."""
+    mount = find_mount(place, mounts)
+    if mount is None or mount[1] != "overlay":
+        return mount is not None and mount[1] in IN_MEMORY
+    uppers = [option[len("upperdir=") :] for option in mount[2] if option.startswith("upperdir=")]
+    # That of a container's overlay is not to be seen in the container.
+    below = [find_mount(upper, mounts) for upper in uppers if os.path.isdir(upper)]
+    return any(found is not None and found[1] in IN_MEMORY for found in below)
+
+
+def room(directory, statvfs=os.statvfs, mounts=None):
+    """Return why nothing could be kept in the directory, or in its parent if it has to be made; empty if it could."""
     place = os.path.abspath(directory)
     while not os.path.lexists(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)
@@ -126,6 +163,8 @@ def room(directory, statvfs=os.statvfs):
         return "the file system of %s cannot be asked: %s" % (place, exc)
     if found.f_flag & os.ST_RDONLY:
         return "the file system of %s is mounted read-only" % place
+    if is_in_memory(place, read_mounts() if mounts is None else mounts):
+        return "the file system of %s is in memory, and a reboot would remove what an upgrade keeps there" % place
     free = found.f_bavail * found.f_frsize
     if free < ROOM_BYTES:
         return "the file system of %s has %d KiB left, and %d KiB are needed" % (

@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps i
 
 # What an operator may request for the whole rollout, and for nodes. break_lock changes no node, only the owner's
 # record, and end ends a rollout of several controllers.
-OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock", "end"), ("skip", "retry")
+OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock", "end"), ("skip", "retry", "retire")
 VERBS = OF_ALL + OF_NODES
 
 
@@ -131,25 +131,34 @@ def _control(view, event):
             }
         view.policy.update(event["policy"])
     elif verb in OF_NODES:
-        node = view.nodes.get(event["node"])
-        if node is None:
-            return
-        if verb == "skip" and node.state == "pending":
-            node.state, node.reason, node.order = "skipped", "skipped by " + said, "skipped by " + said
-        elif verb == "skip":
-            node.order = "skipped by " + said
-        elif verb == "retry" and node.state in ("failed", "rolled_back", "skipped"):
-            node.state, node.reason, node.failure, node.signature, node.ended, node.order = (
-                "pending",
-                "retry by " + said,
-                "",
-                "",
-                None,
-                "",
-            )
-            if node.position is None:
-                node.position, view.total = view.total, view.total + 1
-        view.nodes.put(node)
+        _control_node(view, event, verb, said)
+
+
+def _control_node(view, event, verb, said):
+    node = view.nodes.get(event["node"])
+    if node is None:
+        return
+    if verb == "skip" and node.state == "pending":
+        node.state, node.reason, node.order = "skipped", "skipped by " + said, "skipped by " + said
+    elif verb == "skip":
+        node.order = "skipped by " + said
+    elif verb == "retire":  # its steps stay unproven
+        node.close(event["time"], "failed")
+        node.reason = "retired by %s; it was %s%s" % (said, node.state, ": " + node.reason if node.reason else "")
+        node.state, node.ticket, node.orphaned, node.ended = "failed", None, False, event["time"]
+        node.failure = node.failure or LOST
+    elif verb == "retry" and node.state in ("failed", "rolled_back", "skipped"):
+        node.state, node.reason, node.failure, node.signature, node.ended, node.order = (
+            "pending",
+            "retry by " + said,
+            "",
+            "",
+            None,
+            "",
+        )
+        if node.position is None:
+            node.position, view.total = view.total, view.total + 1
+    view.nodes.put(node)
 
 
 def _grant(view, node, event):

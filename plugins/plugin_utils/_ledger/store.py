@@ -4,7 +4,7 @@
 """The database of the ledgers: its tables, its transactions, and retries while it is not available.
 
 SQLite in one file is for one controller, PostgreSQL for several. A transaction locks its rollout: in SQLite the file,
-after file_lock.py has serialized the processes of the controller; in PostgreSQL the row of the rollout. What is
+after files.py has serialized the processes of the controller; in PostgreSQL the row of the rollout. What is
 committed is on disk.
 """
 
@@ -27,10 +27,11 @@ except ImportError:  # refused when a ledger is opened, with the next step
     sa = None
     sa_exc = None
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 PATIENCE_S = 120.0
 # Errors of SQLite for which a retry does not help.
 BROKEN = (
@@ -40,6 +41,11 @@ BROKEN = (
     "readonly database",
     "malformed",
     "not a database",
+)
+# File systems over a network: what one machine locks or writes there, another may not see
+# (https://www.sqlite.org/lockingv3.html, 6.0).
+REMOTE = re.compile(
+    r"nfs4?|cifs|smb3?|smbfs|9p|afs|ceph|lustre|gpfs|beegfs|(fuse\.)?glusterfs|fuse\.(sshfs|ceph|s3fs).*"
 )
 PEEKS = "gpufleet_peeks"
 NO_RIGHT = "42501"  # insufficient_privilege, Appendix A of PostgreSQL's documentation
@@ -132,6 +138,8 @@ def tables():
         sa.Column("node", sa.String(260), primary_key=True),
         sa.Column("name", sa.String(100), primary_key=True),
         sa.Column("time", time_text, nullable=False),
+        # Of the transaction that stored it. Of a node's documents of one name the newest has the largest.
+        sa.Column("sequence", sa.Integer, nullable=False, default=0, index=True),
         sa.Column("body", sa.Text, nullable=False),
     )
     return meta
@@ -180,6 +188,14 @@ class Store:
             raise StoreError(
                 "rollout_ledger is %s; expected an absolute path, such as sqlite:////var/lib/gpufleet/ledger.sqlite."
                 % (self.shown)
+            )
+        mount = claim.find_mount(os.path.dirname(self.file), claim.read_mounts()) if self.sqlite else None
+        if mount and REMOTE.fullmatch(mount[1]):
+            raise StoreError(
+                "The ledger %s is on %s, a file system over the network (%s), where the locks of SQLite do not hold. "
+                "Set rollout_ledger to a file on a disk of this controller, such as "
+                "sqlite:////var/lib/gpufleet/ledger.sqlite, or to a database in PostgreSQL. Nothing was changed."
+                % (self.shown, mount[0], mount[1])
             )
         try:
             self.engine = sa.create_engine(
@@ -314,7 +330,7 @@ class Store:
         if not self.sqlite:
             return contextlib.nullcontext()
         os.makedirs(os.path.dirname(self.file), mode=DIRECTORY_MODE, exist_ok=True)
-        return file_lock.hold(self.file + ".turn", self.patience_s)
+        return files.hold_in_turn(self.file + ".turn", self.patience_s)
 
     def _open(self, create=True):
         if self.sqlite and not os.path.exists(self.file):
@@ -457,7 +473,7 @@ class Store:
                         "database." % (self.shown, self._why(exc))
                     ) from None
                 raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
-            except file_lock.FileLockError as exc:
+            except files.FileLockError as exc:
                 raise StoreError(
                     "The ledger %s did not answer: %s. Nothing was decided. Check that process, then run the playbook "
                     "again." % (self.shown, exc)

@@ -26,7 +26,12 @@ CHANGEABLE = (
     "ticket_s",
     "holds",
 )
-RETRIED = ("failed", "rolled_back", "skipped")
+# The states of nodes that a request is for, and what becomes of them.
+ALLOWED = {
+    "skip": (("pending", "draining"), "left out"),
+    "retry": (("failed", "rolled_back", "skipped"), "to be tried again"),
+    "retire": (state.OUT_OF_SERVICE + state.IN_FLIGHT, "retired"),
+}
 
 
 class ControlError(Exception):
@@ -36,7 +41,8 @@ class ControlError(Exception):
 def events(view, request):
     """Return (fields of the events to record, lines to print) for a request of an operator.
 
-    REQUEST has verb, user, reason, nodes, limits, and now, an aware datetime.
+    REQUEST has verb, user, reason, nodes, limits, running, whether a controller works on the rollout, and now, an
+    aware datetime.
     """
     verb = request["verb"]
     if verb == "status":
@@ -70,13 +76,14 @@ def _of_nodes(view, request, event):
     unknown = [name for name, node in found.items() if node is None]
     if unknown:
         raise ControlError("Not in the plan of rollout %s: %s." % (view.rollout_id, limits.listed(unknown)))
-    allowed = RETRIED if event["verb"] == "retry" else ("pending", "draining")
+    allowed, done = ALLOWED[event["verb"]]
+    if event["verb"] == "retire" and request.get("running"):
+        allowed = state.OUT_OF_SERVICE  # those in flight may still be at work
     barred = ["%s is %s" % (name, node.state) for name, node in found.items() if node.state not in allowed]
     if barred:
         raise ControlError(
             "%s is for nodes that are %s: %s." % (event["verb"], " or ".join(allowed), limits.listed(barred))
         )
-    done = "to be tried again" if event["verb"] == "retry" else "left out"
     lines = ["%s: %s by %s: %s." % (name, done, event["user"], event["reason"]) for name in found]
     return [dict(event, node=name) for name in found], lines
 

@@ -10,8 +10,7 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import natural
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError, natural
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import VERSION, Probe
 
 # Steps in which a node may be unreachable for a while: a reload may become a reboot.
@@ -189,8 +188,9 @@ def _from_the_beginning(probe, before):
     """Return why the node is changed from the beginning whatever its version; empty if its version may be enough."""
     if probe.unproven_in:
         return "changed in rollout %s, and not proven since" % probe.unproven_in
-    if before is not None and before.state == "quarantined" and state.unproven(before):
-        # Its quarantine marker was removed: it was repaired, and its baseline may not match its hardware any more.
+    if before is not None and before.state in ("quarantined", "failed") and state.unproven(before):
+        # Its quarantine marker was removed, or it was retired and is there again: it was repaired, and its baseline may
+        # not match its hardware any more.
         return "%s, %s" % (before.state, before.reason)
     return ""
 
@@ -209,6 +209,8 @@ def _out_of_reach(probe, before):
     """Return the plan of a node that does not answer or is in quarantine; None for any other node."""
     if not probe.reachable and not _left_rebooting(before):
         return {"state": "lost", "reason": "did not answer before the rollout: %s" % (probe.error or "unreachable")}
+    if probe.quarantined and before is not None and before.state == "quarantined" and before.reason:
+        return {"state": "quarantined", "reason": before.reason}  # the cause, and not that there is one
     if probe.quarantined:
         return {
             "state": "quarantined",

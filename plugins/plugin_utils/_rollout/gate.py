@@ -51,6 +51,17 @@ def decide(view, phase, name, present=None, now=None, shared=False):
     return Decision("go", "attempt %d" % node.attempt)
 
 
+def outlast_ticket(view, drain_s):
+    """Return why no node starts whose jobs have DRAIN_S seconds to end; empty if its ticket lives longer."""
+    ticket_s = view.policy.get("ticket_s", 0)
+    if drain_s < ticket_s:
+        return ""
+    return (
+        "its jobs have %d s to end (gpu_scheduler_drain_timeout), and its ticket to drain expires after %d s: give it "
+        "less, or set rollout_ticket_s above it and run again" % (drain_s, ticket_s)
+    )
+
+
 def starts(view, phase, name):
     """Return True if a grant for this phase starts something new. A node that is down already is only finished."""
     node = view.nodes.get(name)

@@ -53,16 +53,6 @@ def check(queries):
             )
 
 
-def check_times(age_s, deadline_s):
-    """Refuse times in which no answer would count, or every answer for ever."""
-    for name, value, least, most in (("age_s", age_s, 0, 3600), ("deadline_s", deadline_s, 1, 7 * 86400)):
-        if not least <= value <= most:
-            raise HoldError(
-                "rollout_hold_%s is %s; expected %d to %d seconds. Give another value and run again. "
-                "Nothing was changed." % (name, value, least, most)
-            )
-
-
 def wanted(queries):
     """Return the queries as the policy keeps them: the query by name, without URL and headers."""
     return {query["name"]: query["query"] for query in queries}

@@ -14,8 +14,8 @@ import typing as t
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import baseline as baselines
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import config
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import probes
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
 
 END = "Nothing was changed."
 NAMED = 3  # nodes whose refusal is printed in full

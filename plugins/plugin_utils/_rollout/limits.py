@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
@@ -145,3 +146,26 @@ def spent(policy, failed, went):
             alike[0].signature,
         )
     return ""
+
+
+SIGNATURE_LENGTH = 120
+# What differs between nodes that fail alike: UUIDs, PCI addresses, versions of kernels, paths, numbers, quoted names.
+PARTICULAR = (
+    re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE),
+    re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE),
+    re.compile(r"\b(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IGNORECASE),
+    re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE),
+    re.compile(r"\d+"),
+)
+
+
+def sign_failure(step, reason, checks=(), node=""):
+    """Return a short text that is equal for equal failures. CHECKS: the ids of the health checks that failed."""
+    if checks:
+        return "%s: %s" % (step or "start", ", ".join(sorted(set(checks))))[:SIGNATURE_LENGTH]
+    text = reason or ""
+    if node:
+        text = text.replace(node, "NODE")
+    for pattern in PARTICULAR:
+        text = pattern.sub("#", text)
+    return "%s: %s" % (step or "start", " ".join(text.split()))[:SIGNATURE_LENGTH]

@@ -161,6 +161,17 @@ def read(given: t.Mapping[str, t.Any], spec: Spec, variables: t.Mapping[str, str
     return {key: result.validated_parameters[names[key]] for key in spec}
 
 
+def find_unusable(given: t.Mapping[str, t.Any], spec: Spec, variables: t.Mapping[str, str]) -> t.Dict[str, str]:
+    """Return by option why it cannot be used, of the given ones that the spec has. The arguments are as of read()."""
+    found = {}
+    for key in spec.keys() & given.keys():
+        try:
+            read({key: given[key]}, {key: spec[key]}, variables)
+        except OptionError as exc:
+            found[key] = str(exc)
+    return dict(sorted(found.items()))
+
+
 def read_variables(given: t.Mapping[str, t.Any], spec: Spec) -> dict:
     """Return the options of a part of SPEC from variables of a playbook, as read() does."""
     options = {name.removeprefix(PREFIX): value for name, value in given.items()}

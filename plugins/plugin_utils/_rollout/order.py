@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The order in which nodes start, and its digest. Pure."""
+"""The order in which nodes start, its digest, and the error of a plan. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import hashlib
 import json
 import re
 import typing as t
+
+
+class PlanError(Exception):
+    """There is nothing to plan, or it contradicts itself; the message says what to do."""
 
 
 def natural(name: str) -> t.List[t.Tuple[int, str]]:

@@ -10,9 +10,8 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _twins
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import canaries as canary_rules
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, limits, order
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
 # The load of a node in words; empty if it is not known.
@@ -109,7 +108,7 @@ def build(
     driver = {name: bool(target or (targets or {}).get(name) or not layouts.get(name)) for name in by_name}
     wanted = entries.versions(target, targets, [name for name in by_name if driver[name]])
     wanted.update({name: entries.kept_version(by_name[name], earlier[name]) for name in by_name if not driver[name]})
-    canary_rules.check(canaries, canaries_per_stratum, by_name)
+    check_canaries(canaries, canaries_per_stratum, by_name)
     going_on = previous is not None and previous.run is not None and previous.finished is None
     nodes = entries.absent(previous, by_name, abandoned, going_on)
     for probe in sorted(probes, key=lambda one: order.natural(one.name)):
@@ -131,7 +130,7 @@ def build(
     found = sorted({key for name in pending for key in nodes[name]["domains"]})
     spread = spread or ("rack" if "rack" in found else found[0] if found else None)
     rest = order.round_robin(pending, lambda name: nodes[name]["domains"].get(spread, "") if spread else "")
-    first = canary_rules.choose(canaries, canaries_per_stratum, orphaned + rest, by_name, nodes, previous)
+    first = choose_canaries(canaries, canaries_per_stratum, orphaned + rest, by_name, nodes, previous)
     count = max(len(first), len(canaries))
     if count and policy["canary_failures"] > count:
         raise PlanError(
@@ -208,3 +207,68 @@ def event(plan: Plan, rollout_id: str) -> t.Dict[str, t.Any]:
         "changed": plan.changed,
         "refused": plan.refused,
     }
+
+
+def check_canaries(named: t.Sequence[str], per_stratum: int, by_name: t.Collection[str]) -> None:
+    """Refuse canaries that are not among the nodes of the rollout."""
+    unknown = sorted(set(named) - set(by_name))
+    if unknown:
+        raise PlanError(
+            "rollout_canaries names nodes that are not in this rollout: %s. Name other nodes, or add these to the "
+            "rollout (inventory, --limit). Nothing was changed." % limits.listed(unknown)
+        )
+    repeated = sorted(name for name in set(named) if list(named).count(name) > 1)
+    if repeated:
+        raise PlanError(
+            "rollout_canaries names %s twice; expected every canary once. Nothing was changed." % repeated[0]
+        )
+    if per_stratum < 0:
+        raise PlanError(
+            "rollout_canaries_per_stratum is %d; expected a number of at least 0. Nothing was changed." % per_stratum
+        )
+    if per_stratum > len(by_name):
+        raise PlanError(
+            "rollout_canaries_per_stratum is %d, and the rollout has %d nodes; expected at most this number. Nothing "
+            "was changed." % (per_stratum, len(by_name))
+        )
+
+
+def choose_canaries(
+    named: t.Sequence[str],
+    per_stratum: int,
+    ready: t.Sequence[str],
+    probes: t.Mapping[str, Probe],
+    nodes: t.Mapping[str, t.Dict[str, t.Any]],
+    previous: t.Any,
+) -> t.List[str]:
+    """Return the canaries: those that are named, orphaned ones, then nodes of each stratum up to PER_STRATUM.
+
+    READY are the nodes that can start. A named node that cannot start is refused, unless it is at the target already.
+    Leaving it out silently would let other nodes start without a canary.
+    """
+    for name in named:
+        entry = nodes[name]
+        if name not in ready and not (
+            entry["state"] == "done"
+            or entry["from"] == entry["to"]
+            and entry["state"] == "skipped"
+            and not entry.get("order")
+        ):
+            raise PlanError(
+                "rollout_canaries names %s, which cannot start: %s, %s. Repair it, or name another node in "
+                "rollout_canaries. Nothing was changed."
+                % (name, entry["state"], (entry["reason"] or "no reason was recorded").rstrip("."))
+            )
+    chosen = [name for name in named if name in ready]
+    left = [name for name in ready if nodes[name].get("orphaned") and previous.nodes.get(name).canary]
+    chosen += [name for name in left if name not in chosen]
+    if per_stratum:
+        counts: t.Dict[str, int] = {}
+        for name in chosen:
+            counts[probes[name].stratum] = counts.get(probes[name].stratum, 0) + 1
+        for name in ready:
+            stratum = probes[name].stratum
+            if counts.get(stratum, 0) < per_stratum and name not in chosen:
+                counts[stratum] = counts.get(stratum, 0) + 1
+                chosen.append(name)
+    return chosen

@@ -121,9 +121,9 @@ def steps(plan: Plan) -> t.List[str]:
             "each node" if len(alike) == 1 else limits.listed(names),
             ", ".join(
                 (["prestage (unless it is turned off)"] if install else [])
-                + ["evidence", "drain", "stop"]
+                + ["evidence", "drain", "stop", "mig_clear (in MIG mode)"]
                 + (["install", "prove", "reload or reboot"] if install else [])
-                + (["mig"] if layout else [])
+                + (["mig"] if layout else ["mig (in MIG mode)"])
                 + ["validate", "return"]
             ),
         )

@@ -71,6 +71,10 @@ def judged(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
     return verdict, redaction.reason(said)
 
 
+# What Ansible says where it reaches a node and may not become root: of sudo, su or doas, or their password.
+NO_ROOT = re.compile(
+    r"(Missing|Incorrect) \w+ password|privilege (escalation|output)|\b(sudo|su|doas): |not in the sudoers", re.I
+)
 # The status in gpu_mig's result, in check mode, of a GPU that has the wanted layout.
 THERE = "same"
 # Failure codes of gpu_mig for a layout that the GPUs can never have; other failures may be gone after the drain. The
@@ -124,9 +128,13 @@ def probe(
     audit, marker = audit or {}, marker or {}
     verdict, complaint = judged(health)
     if audit.get("unreachable") or marker.get("unreachable"):
-        return Probe(
-            name, reachable=False, error=redaction.reason(audit.get("msg") or marker.get("msg")), domains=places
-        )
+        why = redaction.reason(audit.get("msg") or marker.get("msg"))
+        if NO_ROOT.search(why):
+            lacks = "Ansible cannot become root on it: %s. Check sudo for the account of the connection" % why.rstrip(
+                ". "
+            )
+            return Probe(name, error=lacks, domains=places)
+        return Probe(name, reachable=False, error=why, domains=places)
     layout, unread, dummy = layout_looked_at(look)
     found = audit.get("audit") or {}
     mark = marker.get("quarantine", marker.get("stat"))
@@ -139,7 +147,7 @@ def probe(
     elif marker.get("problem"):
         error = "%s. Remove the file if no rollout has the node in flight" % marker["problem"]
     elif marker.get("no_room"):
-        error = "its state directory has no room: %s. Free space, or set gpu_node_upgrade_state_dir" % marker["no_room"]
+        error = "nothing can be kept on it: %s. Free space, or set gpu_node_upgrade_state_dir" % marker["no_room"]
     elif unread:
         error = unread
     quarantined = "%s lies on the node" % mark.get("path", "a marker") if (mark or {}).get("exists") else ""

@@ -17,7 +17,7 @@ import json
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import CHANGING, STOPPED, reached
 
 # The document that holds the verdict, and the phases of gpu_health in which a node is compared with its baseline.
@@ -45,7 +45,7 @@ def require_as_planned(node, policy, given):
         ("peers", given["peers"], node.peers, lambda value: json.dumps(value, sort_keys=True)),
     ):
         if value is not None and not _same(value, expected):
-            raise tickets.StateError(
+            raise state.StateError(
                 "gpu_node_upgrade_%s of %s is %s; expected %s, as in the plan. Leave that variable out, on the command "
                 "line (-e) and in vars of import_playbook too. Nothing was changed by this step."
                 % (name, node.name, what(value), what(expected) + _apart(what, value, expected))
@@ -61,7 +61,7 @@ def require_way_back(node, previous, baseline):
     versions = ((baseline or {}).get("audit") or {}).get("versions") or {}
     expected = {node.from_version, versions.get("loaded"), versions.get("package")} - {None, ""}
     if previous and previous not in expected:
-        raise tickets.StateError(
+        raise state.StateError(
             "%s would be rolled back to driver %s; expected %s, which ran before the change. Nothing was changed by "
             "this step." % (node.name, previous, " or ".join(sorted(expected)) or "none, since none is recorded")
         )
@@ -84,7 +84,7 @@ def require_end(node, ended, documents):
     """Refuse a final state that contradicts the steps of the node, or whose proof is missing in DOCUMENTS."""
     far = reached([step.name for step in node.steps])
     if ended in ("skipped", "pending") and far or ended == "failed" and far not in ("", STOPPED):
-        raise tickets.StateError(
+        raise state.StateError(
             "%s cannot end as %s, which means that nothing was changed on it: %s. Expected done, rolled_back, "
             "quarantined or lost. The next run of the rollout examines the "
             "node." % (node.name, ended, _last_change(node))
@@ -93,13 +93,13 @@ def require_end(node, ended, documents):
         return
     wrong = missing(node, documents.get(DOCUMENT), node.to_version if ended == "done" else None)
     if wrong:
-        raise tickets.StateError(
+        raise state.StateError(
             "%s cannot end as %s: %s. Expected the result of gpu_health after its last change, in the document %s, "
             "with verdict pass. The next run of the rollout examines the node." % (node.name, ended, wrong, DOCUMENT)
         )
     wrong = unlike_layout(node, documents.get(LAYOUT_DOCUMENT)) if ended == "done" else ""
     if wrong:
-        raise tickets.StateError(
+        raise state.StateError(
             "%s cannot end as %s: %s. Expected that gpu_mig made MIG layout %s in step %s of this attempt, and its "
             "result in the document %s. The next run of the rollout examines the node."
             % (node.name, ended, wrong, _layout_name(node.layout), LAYOUT_STEP, LAYOUT_DOCUMENT)

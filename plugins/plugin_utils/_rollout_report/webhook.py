@@ -55,6 +55,7 @@ VERBS = {
     "stop": "stopped",
     "skip": "left out",
     "retry": "to be tried again",
+    "retire": "retired",
     "set_budget": "limits changed",
     "break_lock": "lock broken",
     "end": "ended",

@@ -63,7 +63,7 @@ def test_each_unit_is_named_and_none_has_another_user():
 
 # How an action plugin gets an answer of a host, or a file.
 ASKS = re.compile(
-    r"\b((_execute_module|run_module|execute_nvml|on_node|fetch_file|receive|background\.run|_answers\.accept)\(|ModuleAction\b)"
+    r"\b((_execute_module|run_module|execute_nvml|on_node|NodeClaim|fetch_file|receive|background\.run|_answers\.accept)\(|ModuleAction\b)"
 )
 
 

@@ -90,6 +90,17 @@ def test_each_play_limits_what_waits_for_a_node(play):
     assert unlimited == []
 
 
+def test_every_play_names_its_strategy():
+    """With strategy = free in ansible.cfg a task with run_once runs on every host, or is refused."""
+    found = [play for path in sorted((ROOT / "playbooks").rglob("*.yml")) for play in load(path) if "hosts" in play]
+    assert len(found) > 30
+    for play in found:
+        tasks = [task for part in PARTS for task, dummy in limited_tasks(play.get(part))]
+        once = any(task.get("run_once") for task in tasks)
+        apart = () if once else ("ansible.builtin.host_pinned", "ansible.builtin.free")
+        assert play.get("strategy") in ("ansible.builtin.linear", *apart), play["name"]
+
+
 def test_the_artifact_host_has_a_limit_for_each_task():
     found = [
         (path.name, task["name"], limited)

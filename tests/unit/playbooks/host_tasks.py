@@ -40,12 +40,12 @@ SCHEDULER = (
 MIG = (
     "Step mig_clear | gpufleet.lifecycle.rollout_step",
     "Destroy the MIG instances | gpufleet.lifecycle.gpu_mig",
-    "Judge the node without MIG instances | gpufleet.lifecycle.gpu_health",
-    "Refuse a node of which MIG hid something bad | ansible.builtin.fail",
+    "Check the node without MIG instances | gpufleet.lifecycle.gpu_health",
+    "Fail if MIG hid something bad | ansible.builtin.fail",
     "Step mig | gpufleet.lifecycle.rollout_step",
-    "Bring the MIG mode back, without instances | gpufleet.lifecycle.gpu_mig",
-    "Read what NVML does not tell while MIG instances exist | gpufleet.lifecycle.gpu_health",
-    "Make the MIG layout again | gpufleet.lifecycle.gpu_mig",
+    "Restore the MIG mode, without instances | gpufleet.lifecycle.gpu_mig",
+    "Read what NVML does not report while MIG instances exist | gpufleet.lifecycle.gpu_health",
+    "Create the MIG layout again | gpufleet.lifecycle.gpu_mig",
 )
 
 

@@ -132,12 +132,14 @@ def test_check_mode_says_what_would_happen_in_few_lines_and_changes_nothing(flee
     for number in range(8):
         fleet.add("a%d" % number)
     fleet.add("b", no_index="the package index has no version of nvidia-driver.")
+    fleet.add("c", sick_with=[OLD])
     before = {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")}
     result = fleet.run("upgrade", "--check")
     assert result.rc == 2 and "changed=0" in result.output
-    assert [name for name, (dummy, failed) in recap(result.output).items() if failed] == ["b"], (
-        "a node that could not get the driver does not pass"
+    assert [name for name, (dummy, failed) in recap(result.output).items() if failed] == ["b", "c"], (
+        "a node that could not get the driver does not pass, and neither does one that is sick"
     )
+    assert "would be refused: unhealthy before the upgrade" in result.output
     assert "the package index has no version of nvidia-driver. Next step: update the package index." in result.output
     assert {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")} == before
     assert not fleet.artifacts.exists()
@@ -148,14 +150,14 @@ def test_check_mode_says_what_would_happen_in_few_lines_and_changes_nothing(flee
     lines = [line for line in result.output.splitlines() if line]
     named = {line for line in lines if line.startswith(("PLAY [", "TASK ["))}
     told = len(named) + sum(line not in named for line in lines)
-    assert told <= 60 + 14 * 9, "%d lines" % told
-    # What it costs the controller: three answers for the plan, the role with its arguments, and one more answer; the
-    # node that failed says it in a task of its own.
+    assert told <= 60 + 16 * 10, "%d lines" % told
+    # What it costs the controller: three answers for the plan, the role with its arguments, and two more answers with a
+    # verdict; a node that failed says it in a task of its own.
     assert len(host_tasks.preflight(result.host_tasks, fleet.names)) == host_tasks.PREFLIGHT
     assert {name: len(host_tasks.way(result.host_tasks, [name])) for name in ("a0", "a7", "b")} == {
-        "a0": 3,
-        "a7": 3,
-        "b": 4,
+        "a0": 5,
+        "a7": 5,
+        "b": 6,
     }
 
 

@@ -18,7 +18,9 @@ import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import driver_audit, gpu_health, node_state
 from ansible_collections.gpufleet.lifecycle.plugins.filter import gpu_peers, health_with_peers, hold_lines
@@ -29,7 +31,7 @@ pytest.importorskip("ansible", reason="an action runs on the controller")
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import node_program
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _node_program
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _node_action, _node_program
 
 pytestmark = pytest.mark.cores
 
@@ -53,6 +55,35 @@ def make(plugin, answer, name="driver_audit"):
     action._load_name = name
     action._execute_module = mock.Mock(return_value=answer)
     return action
+
+
+@pytest.mark.parametrize(
+    ("silent", "environment", "answers"),
+    [
+        (1, [{"GPUFLEET_RECONNECT_S": 300}], True),
+        (30, [{"LC_ALL": "C"}, {"GPUFLEET_RECONNECT_S": "300"}], True),
+        (100, [{"GPUFLEET_RECONNECT_S": 300}], False),
+        (1, [{"GPUFLEET_RECONNECT_S": 0}], False),
+        (1, [{"LC_ALL": "C"}], False),
+        (1, None, False),
+    ],
+)
+def test_node_that_does_not_answer_is_tried_again_within_its_step(monkeypatch, silent, environment, answers):
+    clock, left = [0.0], [AnsibleConnectionFailure("no route")] * silent + [{"changed": False}]
+    monkeypatch.setattr(ActionBase, "_execute_module", mock.Mock(side_effect=left))
+    monkeypatch.setattr(_node_action.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(_node_action._controller, "pause", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    action = make(driver_audit, {})
+    del action._execute_module
+    action._task.environment, action._templar.template = environment, lambda value: value
+    if answers:
+        assert action._execute_module(module_name="x") == {"changed": False}
+    else:
+        with pytest.raises(AnsibleConnectionFailure):
+            action._execute_module(module_name="x")
+    tried = ActionBase._execute_module.call_count
+    assert tried == (silent + 1 if answers else 61 if silent == 100 else 1)
+    assert action._connection.reset.call_count == tried - 1
 
 
 def test_every_module_has_an_action():

@@ -24,6 +24,8 @@ from ansible.vars import reserved
 from ansible_collections.gpufleet.lifecycle.plugins.action import playbook_variables
 from ansible_collections.gpufleet.lifecycle.plugins.filter import host_pattern
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _variable_names, _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import Node
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 pytestmark = pytest.mark.cores
@@ -147,7 +149,7 @@ def test_variable_of_the_whole_rollout_is_the_same_for_its_nodes(one, other, wor
     assert_refused(result, words)
     assert "secret" not in result.get("msg", "")
     assert_refused(act({"a": one, "b": other}, rollout=False))
-    assert_refused(act({"a": one, "c": one, "b": other}, nodes=["a", "c"]))
+    assert_refused(act({"a": one, "c": one, "b": other, "localhost": one}, nodes=["a", "c"]))
 
 
 def test_many_nodes_are_compared_with_the_first():
@@ -206,6 +208,34 @@ def test_plan_refuses_an_extra_variable_of_the_upgrade(value):
         assert_refused(act({"a": {}}, extra={name: value}, rollout=False))
 
 
+@pytest.mark.parametrize(
+    ("given", "waits"),
+    [
+        ({"rollout_max_dwon": 1}, True),
+        ({"gpu_scheduler_backend": ["slurm"]}, True),
+        ({"gpu_node_upgrade_reload": "perhaps"}, True),
+        ({"gpu_node_upgrade_version": "3.0"}, False),
+        ({"__gpu_node_upgrade_state": {}}, False),
+        ({"rollout_max_dwon": 1, "gpu_node_upgrade_version": "3.0"}, False),
+        ({"rollout_max_dwon": 1, "__gpu_node_upgrade_state": {}}, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("state", ["down", "done", None])
+def test_refused_variable_waits_until_nodes_in_flight_are_finished(tmp_path, given, waits, state):
+    if state:
+        ledger = Ledger(str(tmp_path), "r1")
+        ledger.transact(
+            lambda transaction: transaction.view.nodes.put(Node("a", state)) or transaction.save("a", "x", {})
+        )
+    result = act({"a": given, "b": {}}, extra=given, artifact_dir=str(tmp_path))
+    if waits and state == "down":
+        assert not result.get("failed") and result["refused"] and result["service_hosts"] == []
+    else:
+        assert result["failed"] and "refused" not in result
+    assert act({"a": given}, extra=given)["failed"], "no ledger is asked"
+
+
 @pytest.mark.parametrize("name", ["nvidia_driver_version", "gpu_node_upgrade_version", "gpu_scheduler_token"])
 def test_variable_of_the_inventory_overrules_nothing(name):
     assert_refused(act({"a": {name: "3.0"}}))
@@ -231,6 +261,25 @@ def test_role_does_with_a_failed_node_what_the_plan_says(role, plan, refused):
     given = {"gpu_node_upgrade_on_failure": role, "rollout_on_failure": plan}
     found = {name: value for name, value in given.items() if value is not None}
     assert_refused(act({"a": found, "b": found}), refused and "gpu_node_upgrade_on_failure is %r for a" % role)
+
+
+@pytest.mark.parametrize("name", ["gpufleet_artifact_dir", "rollout_ledger"])
+@pytest.mark.parametrize(
+    ("of_node", "of_localhost", "refused"),
+    [
+        ({}, {}, False),
+        ({"x": "/a"}, {"x": "/a"}, False),
+        ({"x": "/a"}, {}, True),
+        ({"x": "/a"}, {"x": "/b"}, True),
+        ({"x": ""}, {}, False),
+        ({"x": None}, {"x": "/b"}, False),
+        ({}, {"x": "/b"}, False),
+    ],
+)
+def test_nodes_and_the_controller_have_one_ledger(name, of_node, of_localhost, refused):
+    node, localhost = ({name: found["x"]} if found else {} for found in (of_node, of_localhost))
+    assert_refused(act({"a": node, "localhost": localhost}, nodes=["a"]), refused and name)
+    assert_refused(act({"a": node, "localhost": localhost}, nodes=["a"], rollout=False))
 
 
 def test_variable_that_cannot_be_evaluated_is_refused_by_name():
@@ -645,7 +694,7 @@ def test_nodes_named_for_another_playbook_are_refused(mine, given, words):
     ],
 )
 def test_upgrade_is_not_made_a_rollback_by_a_variable(mine, found, refused):
-    assert_refused(act({"a": found}, patterns={mine: "all"}), refused and "rollout_undo is set for a")
+    assert_refused(act({"a": found}, patterns={mine: "a"}), refused and "rollout_undo is set for a")
 
 
 def test_words_that_the_command_line_lost_are_refused():

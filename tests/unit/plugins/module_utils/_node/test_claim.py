@@ -18,6 +18,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import cl
 
 pytestmark = pytest.mark.pythons
 
+
+@pytest.fixture(autouse=True)
+def on_disk(monkeypatch):
+    """The directories of tests count as those of a disk, also where /tmp is in memory."""
+    monkeypatch.setattr(claim, "MOUNTS", "/nowhere")
+
+
 MINE = {"ledger": "l1", "rollout_id": "r1", "attempt": 2, "run": "b", "plan": "p", "controller": "ctl1"}
 THERE = dict(MINE, schema=claim.SCHEMA, state="held", time="2026-01-31T12:00:00Z")
 BEFORE = dict(THERE, attempt=1, run="a")
@@ -80,6 +87,38 @@ ROOMY = FileSystem(4096, 4096, 1000, 900, 900, 1000, 900, 900, 0)
 def test_whether_a_claim_could_be_written(tmp_path, fields, words):
     why = claim.room(str(tmp_path / "not" / "yet"), lambda path: ROOMY._replace(**fields))
     assert (words in why and str(tmp_path) in why) if words else why == ""
+
+
+@pytest.mark.parametrize(
+    ("mounts", "lost"),
+    [
+        ("/dev/sda1 / ext4 rw", False),
+        ("/dev/sda1 / ext4 rw\ntmpfs /run tmpfs rw", False),
+        ("/dev/sda1 / ext4 rw\ntmpfs {place} tmpfs rw", True),
+        ("tmpfs / tmpfs rw", True),
+        ("rootfs / rootfs rw", True),
+        ("/dev/sda1 / ext4 rw\nramfs {parent} ramfs rw\n/dev/sdb1 {place} xfs rw", False),
+        ("tmpfs {place} tmpfs rw\n/dev/sdb1 {place} xfs rw", False),  # the later one lies over the other
+        ("tmpfs {place}x tmpfs rw\n/dev/sda1 / ext4 rw", False),
+        ("server:/root / nfs4 rw", False),
+        ("/dev/sda1 / ext4 rw\ntmpfs {place}/with\\040blank tmpfs rw", False),
+        ("overlay / overlay rw,lowerdir=/l,upperdir={upper}\ntmpfs {upper} tmpfs rw", True),
+        ("overlay / overlay rw,lowerdir=/l,upperdir={upper}\n/dev/sda1 {upper} ext4 rw", False),
+        ("overlay / overlay rw,lowerdir=/l,upperdir={upper}", False),
+        ("overlay / overlay rw,lowerdir=/l,upperdir=/not/here\ntmpfs /not tmpfs rw", False),  # a container's
+        ("overlay / overlay ro,lowerdir=/l:/m", False),
+        ("garbage", False),
+        ("", False),
+    ],
+)
+def test_state_directory_that_a_reboot_removes_has_no_room(tmp_path, monkeypatch, mounts, lost):
+    places = {"place": tmp_path / "state", "parent": tmp_path, "upper": tmp_path / "upper"}
+    for name in ("state", "upper"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mounts").write_text(mounts.format(**places) + " 0 0\n")
+    monkeypatch.setattr(claim, "MOUNTS", str(tmp_path / "mounts"))
+    why = claim.room(str(tmp_path / "state" / "gpufleet"), lambda path: ROOMY)
+    assert bool(why) is lost and (str(tmp_path / "state") in why) is lost
 
 
 def test_a_directory_that_cannot_be_one_has_no_room(tmp_path):

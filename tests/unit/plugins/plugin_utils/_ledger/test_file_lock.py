@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, store
 
 pytestmark = pytest.mark.cores
 
@@ -26,7 +26,7 @@ def path(tmp_path):
 
 
 def hold(path, has_it, until):
-    with file_lock.hold(path, 600):
+    with files.hold_in_turn(path, 600):
         has_it.set()
         until.wait(600)
 
@@ -46,7 +46,7 @@ def other(path):
 
 def count(path, counter, times):
     for dummy in range(times):
-        with file_lock.hold(path, 60):
+        with files.hold_in_turn(path, 60):
             seen = int(open(counter, encoding="ascii").read())
             time.sleep(0.001)
             with open(counter, "w", encoding="ascii") as stream:
@@ -66,8 +66,8 @@ def test_one_at_a_time(path, tmp_path):
 
 def test_a_process_that_holds_it_for_too_long_is_named(path, other):
     process, dummy = other
-    with pytest.raises(file_lock.FileLockError, match="process %d has held %s for more than 1 s" % (process.pid, path)):
-        with file_lock.hold(path, 1):
+    with pytest.raises(files.FileLockError, match="process %d has held %s for more than 1 s" % (process.pid, path)):
+        with files.hold_in_turn(path, 1):
             raise AssertionError("two have the lock")
 
 
@@ -82,17 +82,17 @@ def test_a_process_waits_as_long_as_others_acquire_the_lock(path, other, monkeyp
             other[1].set()
         return 60.0 * look
 
-    monkeypatch.setattr(file_lock, "LOOK_S", 0.01)
-    monkeypatch.setattr(file_lock.time, "monotonic", clock)
-    with file_lock.hold(path, 100):
+    monkeypatch.setattr(files, "LOOK_S", 0.01)
+    monkeypatch.setattr(files.time, "monotonic", clock)
+    with files.hold_in_turn(path, 100):
         assert next(looks) > 6
 
 
 def test_a_process_waits_no_longer_than_the_patience_if_no_other_acquires_the_lock(path, other, monkeypatch):
     looks = itertools.count(1)
-    monkeypatch.setattr(file_lock, "LOOK_S", 0.01)
-    monkeypatch.setattr(file_lock.time, "monotonic", lambda: 60.0 * next(looks))
-    with pytest.raises(file_lock.FileLockError), file_lock.hold(path, 100):
+    monkeypatch.setattr(files, "LOOK_S", 0.01)
+    monkeypatch.setattr(files.time, "monotonic", lambda: 60.0 * next(looks))
+    with pytest.raises(files.FileLockError), files.hold_in_turn(path, 100):
         raise AssertionError("two have the lock")
     assert next(looks) < 6
 
@@ -100,17 +100,17 @@ def test_a_process_waits_no_longer_than_the_patience_if_no_other_acquires_the_lo
 def test_it_ends_with_the_process_that_has_it(path, other):
     os.kill(other[0].pid, signal.SIGKILL)
     other[0].join()
-    with file_lock.hold(path, 10), open(path, "rb") as stream:
-        assert file_lock.holder(stream.fileno()) == str(os.getpid())
+    with files.hold_in_turn(path, 10), open(path, "rb") as stream:
+        assert files.read_holder(stream.fileno()) == str(os.getpid())
 
 
 def test_one_that_gave_up_takes_nothing_later(path, other):
-    with pytest.raises(file_lock.FileLockError), file_lock.hold(path, 0.1):
+    with pytest.raises(files.FileLockError), files.hold_in_turn(path, 0.1):
         pass
     other[1].set()
     other[0].join()
     for dummy in range(3):
-        with file_lock.hold(path, 5):
+        with files.hold_in_turn(path, 5):
             pass
 
 

@@ -19,13 +19,13 @@ import types
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, steps, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger as ledger_module
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import HEAD, Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.transaction import HEAD
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
@@ -238,12 +238,21 @@ def test_order_is_by_number_where_the_clock_was_set_back(ledger, tmp_path, url, 
     assert numbers == sorted(set(numbers)) and other.view().nodes.get("b").granted == numbers[-1]
 
 
+def test_newest_document_of_a_node_is_found_where_the_clock_was_set_back(ledger, tmp_path, url, monkeypatch):
+    other, real = Ledger(str(tmp_path), "r2", url), store.Store.now
+    ledger.transact(lambda transaction: transaction.save("a", "baseline", {"of": "r1"}))
+    monkeypatch.setattr(store.Store, "now", lambda *given: real(*given) - datetime.timedelta(hours=2))
+    other.transact(lambda transaction: transaction.save("a", "baseline", {"of": "r2"}))
+    assert ledger_module.last_document(ledger.store, "a", "baseline") == {"of": "r2"}
+    assert ledger_module.last_document(ledger.store, "b", "baseline") is None
+
+
 def test_a_ledger_of_another_version_is_refused(ledger, url):
     ledger.transact(lambda transaction: plan(transaction, "a"))
     engine = sqlalchemy.create_engine(url)
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("UPDATE gpufleet_meta SET value = '99'"))
-    with pytest.raises(store.StoreError, match="schema version 99; expected 1"):
+    with pytest.raises(store.StoreError, match="schema version 99; expected %s" % store.SCHEMA_VERSION):
         ledger.view()
 
 
@@ -352,6 +361,26 @@ def test_a_file_that_cannot_be_made_is_named(tmp_path):
     ledger = Ledger(str(tmp_path), "r1")
     with pytest.raises(store.StoreError, match="ledger.sqlite cannot be used"):
         ledger.transact(lambda transaction: go(transaction, "a"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fails"),
+    [
+        *((kind, True) for kind in ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "fuse.sshfs", "9p")),
+        *((kind, False) for kind in ("ext4", "xfs", "overlay", "tmpfs", "btrfs", "zfs", "fuseblk")),
+    ],
+)
+def test_file_over_the_network_is_no_ledger(tmp_path, monkeypatch, kind, fails):
+    (tmp_path / "mounts").write_text("/dev/sda1 / ext4 rw 0 0\nserver:/home %s %s rw 0 0\n" % (tmp_path, kind))
+    monkeypatch.setattr(claim, "MOUNTS", str(tmp_path / "mounts"))
+    if fails:
+        with pytest.raises(store.StoreError, match=r"rollout_ledger.*Nothing was changed"):
+            store.Store(store.default_url(str(tmp_path / "artifacts")))
+        store.Store("sqlite:////srv/ledger.sqlite")
+        store.Store("postgresql+psycopg://u@h/d")
+    else:
+        store.Store(store.default_url(str(tmp_path / "artifacts")))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mounts"]
 
 
 def test_the_file_is_its_owners_alone(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import pools, state, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import others, state, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, options
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger import beside
@@ -47,7 +47,7 @@ def ask(ledger, name, phase=steps.DRAIN, meanwhile=lambda: None):
     """The decision, as the gate records it; MEANWHILE is called before it is recorded."""
 
     def work(transaction):
-        pools.fill(transaction, True)
+        others.read_pool_nodes(transaction, True)
         decision = gate.decide(transaction.view, phase, name)
         meanwhile()
         if decision.answer == "go":
@@ -142,14 +142,14 @@ def test_a_node_out_of_service_counts_until_its_rollout_has_ended(both):
     ],
 )
 def test_which_node_of_another_rollout_counts(theirs, ended, mine, counts):
-    assert pools.counts(state.Node("a", theirs), ended, mine and state.Node("a", mine)) is counts
+    assert others.takes_limits(state.Node("a", theirs), ended, mine and state.Node("a", mine)) is counts
 
 
 def test_nothing_is_read_for_a_rollout_without_a_pool():
     class Transaction:
         view = view_of({"a": "pending"})
 
-    pools.fill(Transaction, True)
+    others.read_pool_nodes(Transaction, True)
     assert Transaction.view.beside == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import ALWAYS, DRAIN, PHASES, STEPS
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import plan_event
@@ -15,18 +15,18 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.view
 @pytest.mark.parametrize("ended", state.ENDED + ("pending",))
 def test_only_a_node_in_flight_may_take_a_step(ended):
     view = reduce([plan_event("a"), grant("a")])
-    assert tickets.require_in_flight(view, "a").name == "a"
+    assert state.require_in_flight(view, "a").name == "a"
     view.nodes.get("a").state = ended
-    with pytest.raises(tickets.StateError, match="^a is %s in .*rollout_gate.*Nothing was changed" % ended):
-        tickets.require_in_flight(view, "a")
+    with pytest.raises(state.StateError, match="^a is %s in .*rollout_gate.*Nothing was changed" % ended):
+        state.require_in_flight(view, "a")
 
 
 def test_an_orphaned_node_and_an_unknown_one_may_not_either():
     view = reduce([plan_event("a"), grant("a"), plan_event("a", run="s", a={"orphaned": True})])
     assert view.nodes.get("a").state == "draining"
     for name, words in (("a", "has no ticket"), ("stranger", "among its nodes.*Nothing was changed")):
-        with pytest.raises(tickets.StateError, match=words):
-            tickets.require_in_flight(view, name)
+        with pytest.raises(state.StateError, match=words):
+            state.require_in_flight(view, name)
 
 
 @pytest.mark.parametrize("step", sorted(STEPS))
@@ -37,18 +37,18 @@ def test_a_step_needs_a_live_ticket_of_its_phase(step, phase, late):
     now = "2031-01-01T00:00:00.000Z" if late else TIME % 5
     allowed = step in ALWAYS or (STEPS[step][0] == phase and not late)
     if allowed:
-        assert tickets.require_ticket(view, view.nodes.get("a"), step, now) is None
+        assert state.require_ticket(view, view.nodes.get("a"), step, now) is None
     else:
         words = "expired at %s" % LATER if STEPS[step][0] == phase else "its ticket is for phase %s" % phase
-        with pytest.raises(tickets.StateError, match=words):
-            tickets.require_ticket(view, view.nodes.get("a"), step, now)
+        with pytest.raises(state.StateError, match=words):
+            state.require_ticket(view, view.nodes.get("a"), step, now)
 
 
 def test_a_ticket_is_for_one_plan():
     view = reduce([plan_event("a"), grant("a")])
     view.sha256 = "another"
-    with pytest.raises(tickets.StateError, match="follows plan another now"):
-        tickets.require_ticket(view, view.nodes.get("a"), "evidence", TIME % 5)
+    with pytest.raises(state.StateError, match="follows plan another now"):
+        state.require_ticket(view, view.nodes.get("a"), "evidence", TIME % 5)
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_a_ticket_is_for_one_plan():
 def test_no_ticket_that_ran_out_keeps_a_node_from_being_put_back_or_marked(step):
     view = state.Rollout(sha256="s")
     node = state.Node(name="a", ticket=state.Ticket("t", DRAIN, TIME % 0, TIME % 1, sha256="s"))
-    tickets.require_ticket(view, node, step, LATER)
+    state.require_ticket(view, node, step, LATER)

@@ -15,6 +15,7 @@ from ansible.errors import AnsibleConnectionFailure
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_node, rollout_plan, rollout_step
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import node_state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _node_claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit, passed
@@ -393,7 +394,7 @@ def test_a_node_that_was_left_rebooting_is_waited_for(one):
     resumed(one)
     leaving = dict(one.on_node("a"), going_down=True, boot_id="x")
     one.answers = [leaving, AnsibleConnectionFailure("it boots"), leaving]
-    with mock.patch.object(rollout_gate, "REBOOTING_S", 0.01):
+    with mock.patch.object(_node_claim, "REBOOTING_S", 0.01):
         answer = one.gate(resume_step="evidence")
     assert (
         answer["answer"] == "go"
@@ -406,7 +407,7 @@ def test_a_node_that_was_left_rebooting_is_waited_for(one):
 def test_a_node_that_does_not_come_back_is_not_waited_for_for_ever(one):
     resumed(one)
     one.answers = [dict(one.on_node("a"), going_down=True, boot_id="x")] * 99
-    with mock.patch.object(rollout_gate, "REBOOTING_S", 0.01):
+    with mock.patch.object(_node_claim, "REBOOTING_S", 0.01):
         answer = one.gate(resume_step="evidence", claim_timeout_s=0)
     assert (
         answer["failed"]
@@ -447,7 +448,7 @@ def test_a_node_that_was_left_rebooting_and_does_not_answer_yet_is_no_lost_one(o
     )
     if goes:
         one.answers = [AnsibleConnectionFailure("no route")] * 2
-        with mock.patch.object(rollout_gate, "REBOOTING_S", 0.01):
+        with mock.patch.object(_node_claim, "REBOOTING_S", 0.01):
             answer = one.gate(resume_step="evidence")
         assert answer["answer"] == "go" and answer["resume"] == "changed" and claim_of(one)["attempt"] == 2
         assert made["nodes"]["a"]["from"] == "1.0"

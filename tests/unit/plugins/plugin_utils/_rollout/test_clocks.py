@@ -266,7 +266,8 @@ OWN = {
     "_ledger/store.py": {"now"},  # the ledger's clock, where the ledger is a file
     "_rollout/holds.py": {"answers"},  # how old the answers in a file of this controller are
     "_rollout_report/publish.py": {"refresh"},  # how old the files of this controller are
-    "rollout_gate.py": {"say_waiting", "held"},  # when this controller prints a line; the answers of holds.py
+    "_rollout/requests.py": {"decide_by_holds"},  # the answers of holds.py
+    "rollout_gate.py": {"print_waiting"},  # when this controller prints a line
 }
 
 

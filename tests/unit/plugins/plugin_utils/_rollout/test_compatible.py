@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import compatible
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import joining
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
 
@@ -48,7 +49,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.view
     ],
 )
 def test_which_versions_go_together(planned, here, well):
-    assert compatible.go_together(planned, here) is well
+    assert joining.go_together(planned, here) is well
 
 
 def rollout(**change):
@@ -58,7 +59,7 @@ def rollout(**change):
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_refusal_names_both_versions_the_rollout_and_what_to_do(shared):
     with pytest.raises(PlanError) as refused:
-        compatible.refuse(rollout(), "1.1.2", shared)
+        joining.require_compatible(rollout(), "1.1.2", shared)
     for word in (
         "Rollout x ",
         "version 1.0.0 ",
@@ -74,7 +75,7 @@ def test_the_refusal_names_both_versions_the_rollout_and_what_to_do(shared):
 
 def test_a_controller_that_does_not_know_its_version_is_told_where_it_would_be():
     with pytest.raises(PlanError) as refused:
-        compatible.refuse(rollout(), "", False)
+        joining.require_compatible(rollout(), "", False)
     assert "MANIFEST.json" in str(refused.value) and "galaxy.yml" in str(refused.value)
 
 
@@ -84,7 +85,7 @@ def test_a_controller_that_does_not_know_its_version_is_told_where_it_would_be()
     ids=str,
 )
 def test_nothing_is_gone_on_with_where_there_is_no_run_or_it_has_ended(change):
-    compatible.refuse(dataclasses.replace(rollout(), **change), "1.1.2", True)
+    joining.require_compatible(dataclasses.replace(rollout(), **change), "1.1.2", True)
 
 
 PLAN = {
@@ -106,3 +107,20 @@ PLAN = {
 )
 def test_the_version_is_that_of_the_last_plan(told, kept):
     assert events.reduce([dict(PLAN, **fields) for fields in told]).collection == kept
+
+
+@pytest.mark.parametrize(
+    ("planned", "inventory", "fails"),
+    [
+        ("ab", ["c"], True),
+        ("ab", [], True),
+        ("ab", ["b", "c"], False),
+        ("ab", ["a", "b"], False),
+        ("ab", None, False),
+        ("", ["c"], False),
+    ],
+)
+def test_plan_of_another_inventory_is_refused(planned, inventory, fails):
+    view = state.Rollout(rollout_id="r1", run="r", nodes=state.Nodes(state.Node(name) for name in planned))
+    with pytest.raises(PlanError, match="r1") if fails else contextlib.nullcontext():
+        joining.refuse_other_inventory(view, inventory)

@@ -3,11 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import dataclasses
 import datetime
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, options, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    control,
+    entries,
+    gate,
+    options,
+    windows,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
 NOW = datetime.datetime(2026, 3, 14, 12, 0, tzinfo=datetime.timezone.utc)
@@ -28,6 +37,7 @@ def view():
         (word("stop"), [{}], "Stopped by kim: why."),
         (word("skip", nodes=["a", "b"]), [{"node": "a"}, {"node": "b"}], "a: left out by kim: why."),
         (word("retry", nodes=["d"]), [{"node": "d"}], "d: to be tried again by kim: why."),
+        (word("retire", nodes=["c"], running=False), [{"node": "c"}], "c: retired by kim: why."),
         (
             word("set_budget", limits={"max_down": "50%"}),
             [{"policy": {"max_down": 5, "max_draining": 5}}],
@@ -37,8 +47,8 @@ def view():
     ],
 )
 def test_what_is_recorded(said, fields, line):
-    events, lines = control.events(view(), said)
-    assert events == [dict({"verb": said["verb"], "user": "kim", "reason": "why"}, **more) for more in fields]
+    recorded, lines = control.events(view(), said)
+    assert recorded == [dict({"verb": said["verb"], "user": "kim", "reason": "why"}, **more) for more in fields]
     assert line in lines
 
 
@@ -53,6 +63,10 @@ def test_what_is_recorded(said, fields, line):
         (word("skip", nodes=["x"]), "Not in the plan of rollout x: x"),
         (word("skip", nodes=["a", "c"]), "pending or draining: c is down"),
         (word("retry", nodes=["e"]), "failed or rolled_back or skipped: e is done"),
+        (word("retire", nodes=["a"]), "lost or quarantined or draining .*: a is pending"),
+        (word("retire", nodes=["d"]), "d is failed"),
+        (word("retire", nodes=["c"], running=True), "lost or quarantined: c is down"),
+        (word("retire"), "retire needs nodes"),
         (word("set_budget"), "set_budget needs rollout_limits"),
         (word("set_budget", limits={"canaries": ["a"]}), "set_budget cannot change canaries"),
     ],
@@ -121,3 +135,23 @@ def test_how_it_stands():
         "no further node starts: the failure budget of 1 is spent by d",
         "run by process 1 on h since t1, last heartbeat at t2",
     ]
+
+
+@pytest.mark.parametrize("before", ["lost", "quarantined", "down", "draining"])
+def test_retired_node_gives_its_slot_free_and_is_no_success(before):
+    found = view_of({"a": before, "b": "pending"}, orphaned=["a"] if before in ("down", "draining") else (), max_down=1)
+    node = found.nodes.get("a")
+    node.steps = [state.Step("install", "t")]
+    if before != "draining":
+        assert gate.decide(found, "drain", "b").answer != "go"
+    found = events.apply(found, dict(word("retire", node="a"), event="control", run="r", time="t"))
+    node = found.nodes.get("a")
+    assert (node.state, node.orphaned, node.ticket, node.steps[-1].status) == ("failed", False, None, "failed")
+    assert "kim" in node.reason and before in node.reason and node.failure
+    assert (
+        gate.decide(dataclasses.replace(found, policy=dict(found.policy, failure_budget=9)), "drain", "b").answer
+        == "go"
+    )
+    assert state.verdict(found, True) == "failed"
+    again = Probe("a", version="2.0", verdict="pass", reachable=True)
+    assert entries.entry_of(again, "2.0", node, False)["again"], "it is changed from the beginning"

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, joining, limits
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
@@ -51,9 +51,13 @@ def rollout(**states):
 )
 def test_what_cannot_be_joined(change, shared, digest, given, words):
     view = dataclasses.replace(rollout(a1="pending"), **change)
-    with pytest.raises(PlanError) as refused:
-        joining.refuse("x", view, shared, digest, given)
-    assert words in str(refused.value)
+    why = joining.disagreement(view, digest, given) if shared and not view.finished else ""
+    if why:
+        joining.refuse("x", view, shared)
+        assert words in why
+    else:
+        with pytest.raises(PlanError, match=words):
+            joining.refuse("x", view, shared)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +70,13 @@ def test_what_cannot_be_joined(change, shared, digest, given, words):
     ],
 )
 def test_the_digest_and_the_limits_of_the_plan_are_no_others(digest, given):
-    joining.refuse("x", rollout(a1="pending"), True, digest, given)
+    assert joining.disagreement(rollout(a1="pending"), digest, given) == ""
 
 
 def test_a_limit_that_an_operator_set_is_compared_as_it_was_planned():
     view = rollout(a1="pending")
     view.changed, view.policy["max_down"] = {"max_down": {"was": 2, "now": 7}}, 7
-    joining.refuse("x", view, True, "", {"max_down": 2})
+    assert joining.disagreement(view, "", {"max_down": 2}) == ""
 
 
 FOUND = Probe("a1", version="1.0", reachable=True)

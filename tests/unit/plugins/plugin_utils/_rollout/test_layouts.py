@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     plan_text,
     probes,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
 POLICY = limits.complete({}, 10)

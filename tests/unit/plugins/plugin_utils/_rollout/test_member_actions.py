@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import (
     rollout_plan,
     rollout_report,
 )
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members as members_room
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds
@@ -101,6 +102,40 @@ def jobs(ledger, planner):
     for job in found:
         done(job.join())
     return found
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"max_down": 2},
+        {"max_down": "many"},
+        {"mode": "often"},
+        {"approve": "0" * 12},
+        {"target": "3.0"},
+        {"webhook": {"url": "ftp://example.org"}},
+        {"on_failure": "stop"},
+        {"refused": "rollout_maxdown is no variable of a rollout"},
+    ],
+    ids=str,
+)
+def test_refused_join_finishes_the_nodes_that_a_dead_member_left_in_flight(ledger, jobs, given):
+    again = Job(ledger, "three", ["a1", "a2"])
+    for check in (False, True):
+        assert again.join(check=check, **given).get("failed"), "nothing is in flight"
+    assert jobs[0].ask("a1") == "go"
+
+    def end(transaction):
+        for member in transaction.members():
+            if "a1" in member.hosts:
+                members_room.end(transaction, member, "its playbook had ended")
+
+    ledger.transact(end)
+    assert again.join(check=True, **given).get("failed"), "a dry run says what is refused"
+    made = done(again.join(**given))
+    assert made["order"] == ["a1"] and made["refused"]
+    assert again.ask("a1") == "go" and ledger.view().nodes.get("a2").state == "pending"
+    joined = [member for member in ledger.rehearse(lambda transaction: transaction.members()) if not member.ended]
+    assert [member.hosts for member in joined if member.owner["host"] == "three"] == [["a1"]]
 
 
 def members(ledger):

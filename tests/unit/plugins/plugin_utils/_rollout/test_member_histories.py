@@ -14,9 +14,14 @@ import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, members, owner, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, gate, joining, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    control,
+    gate,
+    joining,
+    limits,
+    requests,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import grant, view_of
 
@@ -105,11 +110,12 @@ class Model:
         members.require(self, "x", job["who"])
         mine = members.hosts(self, job["who"])
         assert gate.vanished(self.view, job["hosts"], mine) == [], "no node is lost for another job"
-        action, starts = rollout_gate.ActionModule, gate.starts(self.view, phase, name)
+        starts = gate.starts(self.view, phase, name)
         found = {"time": time.time(), "results": {HOLD["name"]: ["holds" if self.alarm else "clear", "x"]}}
-        given = {"phase": phase, "hold_queries": [HOLD], "hold_age_s": 15, "hold_deadline_s": 600}
-        decision = action.decided(self, job["who"], phase, name, job["hosts"])
-        decision = action.held(self, given, dict(found, unanswered_since={}), name, decision)
+        given = {"hold_queries": [HOLD], "hold_age_s": 15, "hold_deadline_s": 600}
+        request = requests.Request(name, phase, job["who"], job["hosts"], given)
+        decision = requests.decide_by_rules(self, request)
+        decision = requests.decide_by_holds(self, request, dict(found, unanswered_since={}), decision)
         if decision.answer == "go":
             assert not starts or not (self.view.paused or self.view.stopped or self.alarm), "a node starts"
             events.apply(self.view, grant(name, phase))

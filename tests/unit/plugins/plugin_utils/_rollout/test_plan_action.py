@@ -118,12 +118,17 @@ def test_a_node_that_a_rollout_of_another_ledger_holds_is_not_finished_by_its_ve
 def act(tmp_path, url):
     """act(names, forks, option=...) plans; act.ledger is the ledger."""
 
-    def run(names="ab", forks=50, check=False, plugin=rollout_plan, hosts=None, **more):
+    def run(names="ab", forks=50, check=False, plugin=rollout_plan, hosts=None, groups=None, **more):
         arguments = dict({"artifact_dir": str(tmp_path), "ledger": url, "rollout_id": "r1"}, **more)
         if plugin is rollout_plan:
             found = {"audits": {name: audit() for name in names}, "markers": {name: {"stat": {}} for name in names}}
             arguments = {"target": "2.0", **found, **arguments}
-        known = {"ansible_forks": forks, "inventory_hostname": names[0], "hostvars": hosts or {}}
+        known = {
+            "ansible_forks": forks,
+            "inventory_hostname": names[0],
+            "hostvars": hosts or {},
+            "groups": groups or {},
+        }
         return actions.run_rollout(plugin, arguments, check, **known)
 
     run.ledger = Ledger(str(tmp_path), "r1", url)
@@ -254,6 +259,78 @@ def test_a_node_that_could_not_keep_its_claim_is_not_begun(act):
     made = act("ab", audits={"a": audit(), "b": audit()}, markers=markers, check=True)
     assert made["order"] == ["a"] and made["nodes"]["b"]["state"] == "failed"
     assert "/var is full. Free space, or set gpu_node_upgrade_state_dir" in made["nodes"]["b"]["reason"]
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
+def test_controller_is_no_node_of_a_rollout(act, name, check):
+    made = act(["a", name], check=check)
+    assert made["failed"] and made["msg"].startswith(name) and act.ledger.events() == []
+
+
+@pytest.mark.parametrize(("home", "fails"), [(None, True), ("", True), ("/root", False)])
+def test_default_directory_without_home_is_refused(act, monkeypatch, tmp_path, home, fails):
+    monkeypatch.delenv("HOME")
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    made = act(check=True, artifact_dir="/.gpufleet")
+    assert bool(made.get("failed")) is fails and (not fails or "gpufleet_artifact_dir" in made["msg"])
+    assert not act(artifact_dir=str(tmp_path)).get("failed")
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
+def test_rollout_of_another_inventory_is_not_replaced(act, check):
+    rolled_forward(act)
+    before = act.ledger.events()
+    made = act("cd", check=check, groups={"all": ["c", "d", "localhost"]})
+    assert made["failed"] and "rollout_id" in made["msg"] and act.ledger.events() == before
+    assert not act("cd", check=check, groups={"all": list("abcd")}).get("failed"), "the limit left out a and b"
+
+
+@pytest.mark.parametrize(("drain_s", "answer"), [(0, "go"), (3599, "go"), (3600, "stop"), (86400, "stop")])
+def test_node_does_not_start_to_drain_for_longer_than_its_ticket_lives(act, drain_s, answer):
+    act("ab", ticket_s=3600)
+    for check in (True, False):
+        made = act("a", plugin=rollout_gate, phase="drain", drain_s=drain_s, check=check)
+        assert made["answer"] == answer and ("rollout_ticket_s" in made["reason"]) is (answer == "stop")
+    assert act.ledger.view().nodes.get("a").state == ("draining" if answer == "go" else "pending")
+
+
+def test_node_in_flight_is_finished_however_long_its_jobs_may_take(act):
+    leave(act.ledger)
+    act()
+    assert act("a", plugin=rollout_gate, phase="drain", drain_s=10**6)["answer"] == "go"
+
+
+@pytest.mark.parametrize(
+    ("why", "state"),
+    [
+        ("Missing sudo password", "failed"),
+        ("Incorrect su password", "failed"),
+        ("sudo: a password is required", "failed"),
+        ("kim is not in the sudoers file", "failed"),
+        ("Timeout (12s) waiting for privilege escalation prompt: ", "failed"),
+        ("Failed to connect to the host via ssh: No route to host", "lost"),
+        ("no answer within 300 s (gpufleet_answer_timeout)", "lost"),
+        ("", "lost"),
+    ],
+)
+def test_node_without_root_is_not_lost(act, why, state):
+    made = act("ab", audits={"a": {"unreachable": True, "msg": why}, "b": audit()}, check=True)
+    assert made["nodes"]["a"]["state"] == state and ("root" in made["nodes"]["a"]["reason"]) is (state == "failed")
+
+
+def test_cause_of_a_quarantine_stays_in_the_next_run(act):
+    leave(act.ledger)
+    act.ledger.transact(
+        lambda transaction: transaction.append(
+            "state", run="dead", node="a", state="quarantined", reason="GPU 3 has Xid 79", failure="hard"
+        )
+    )
+    markers = {"a": {"quarantine": {"exists": True, "path": "/q.json"}}, "b": {"stat": {}}}
+    for dummy in range(2):
+        made = act(markers=markers)
+        assert made["nodes"]["a"]["state"] == "quarantined" and made["nodes"]["a"]["reason"] == "GPU 3 has Xid 79"
 
 
 FLEET = "abcdefghij"
@@ -601,6 +678,13 @@ CLOSED = {"days": ["mon"], "date": "2020-01-06", "from": "01:00", "to": "02:00"}
         {"domains": {"b": {"rack": None}}},
         {"target": "new"},
         {"audits": {"a": "x", "b": "x"}, "target": "2.0;"},
+        {"refused": "rollout_maxdown is no variable of a rollout"},
+        {"max_down": "many"},
+        {"mode": "all at once"},
+        {"hold_queries": "up"},
+        {"webhook": 5},
+        {"waves": {}},
+        {"failure_classes": {"soft": "x"}},
     ],
     ids=str,
 )

@@ -9,7 +9,7 @@ import collections
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, pools, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, others, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import grant, view_of
 
@@ -65,7 +65,7 @@ class Pool:
         return {
             node.name
             for view in self.views.values()
-            for node in view.nodes.having(*pools.OUT)
+            for node in view.nodes.having(*others.OUT)
             if node.state != "draining" and not (view.finished and node.state in state.OUT_OF_SERVICE)
         }
 
@@ -86,7 +86,7 @@ class Pool:
 
     def ask(self, name, node, phase):
         view, before = self.views[name], self.out()
-        pools.fill(Transaction(self.views, name), True)
+        others.read_pool_nodes(Transaction(self.views, name), True)
         if gate.decide(view, phase, node.name).answer != "go" or node.state in state.NOT_SERVING:
             return
         events.apply(view, grant(node.name, phase))

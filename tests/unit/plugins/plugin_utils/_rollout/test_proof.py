@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import proof
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import TIME
 
@@ -55,7 +55,7 @@ def node(*steps, granted=0, name="a", to="2.0"):
     ids=str,
 )
 def test_no_node_is_done_without_a_verdict_that_passed_after_its_last_change(changes):
-    with pytest.raises(tickets.StateError, match="a cannot end as done: "):
+    with pytest.raises(state.StateError, match="a cannot end as done: "):
         proof.require_end(node(*WAY), "done", {proof.DOCUMENT: dict(GOOD, **changes)})
 
 
@@ -66,7 +66,7 @@ def test_no_node_is_done_without_a_verdict_that_passed_after_its_last_change(cha
 )
 @pytest.mark.parametrize("ended", state.PROVEN)
 def test_no_node_is_done_or_put_back_without_a_verdict(ended, documents):
-    with pytest.raises(tickets.StateError, match="there is no verdict on it"):
+    with pytest.raises(state.StateError, match="there is no verdict on it"):
         proof.require_end(node(*WAY), ended, documents)
 
 
@@ -82,14 +82,14 @@ def test_a_node_that_was_put_back_passed_with_the_driver_it_had():
     steps = WAY + ("rollback_install", "rollback_reboot", "rollback_validate")
     old = dict(GOOD, driver={"expected": "1.0"}, sequence=10)
     proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: old})
-    with pytest.raises(tickets.StateError, match="step rollback_reboot began at"):
+    with pytest.raises(state.StateError, match="step rollback_reboot began at"):
         proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: dict(old, sequence=8)})
 
 
 def test_verdict_of_an_earlier_attempt_is_no_proof():
     taken_up = node(*WAY, granted=40)
     proof.require_end(taken_up, "done", {proof.DOCUMENT: dict(GOOD, sequence=40)})
-    with pytest.raises(tickets.StateError, match="the verdict has the number 39"):
+    with pytest.raises(state.StateError, match="the verdict has the number 39"):
         proof.require_end(taken_up, "done", {proof.DOCUMENT: dict(GOOD, sequence=39)})
 
 
@@ -108,7 +108,7 @@ def test_nothing_was_changed_is_refused_of_a_node_that_was(steps, refused):
     for ended in ("failed", "pending", "skipped", "quarantined", "lost"):
         if ended in refused:
             with pytest.raises(
-                tickets.StateError, match="a cannot end as %s, which means that nothing was changed on it" % ended
+                state.StateError, match="a cannot end as %s, which means that nothing was changed on it" % ended
             ):
                 proof.require_end(node(*steps), ended, {})
         else:
@@ -155,7 +155,7 @@ def test_step_refuses_another_change_than_the_plan(planned, policy, given, refus
     one = dataclasses.replace(node(), **planned)
     if not refused:
         return proof.require_as_planned(one, policy, dict(NOT_GIVEN, **given))
-    with pytest.raises(tickets.StateError, match="gpu_node_upgrade_%s of a is " % refused):
+    with pytest.raises(state.StateError, match="gpu_node_upgrade_%s of a is " % refused):
         proof.require_as_planned(one, policy, dict(NOT_GIVEN, **given))
 
 
@@ -179,7 +179,7 @@ def test_rollback_to_a_version_that_did_not_run_before_is_refused(previous, base
     one = dataclasses.replace(node(), from_version="1.0")
     if not is_refused:
         return proof.require_way_back(one, previous, baseline)
-    with pytest.raises(tickets.StateError, match="a would be rolled back to driver %s" % previous):
+    with pytest.raises(state.StateError, match="a would be rolled back to driver %s" % previous):
         proof.require_way_back(one, previous, baseline)
 
 
@@ -214,7 +214,7 @@ def test_no_node_is_done_without_the_mig_layout_of_the_plan(steps, granted, made
     good = dict(GOOD, sequence=9)
     documents = {proof.DOCUMENT: good, proof.LAYOUT_DOCUMENT: made}
     if why:
-        with pytest.raises(tickets.StateError, match="a cannot end as done: .*MIG layout halves"):
+        with pytest.raises(state.StateError, match="a cannot end as done: .*MIG layout halves"):
             proof.require_end(one, "done", documents)
     else:
         proof.require_end(one, "done", documents)

@@ -12,6 +12,8 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_step
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import steps, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 
 pytestmark = pytest.mark.cores
 
@@ -25,7 +27,9 @@ BASE = {
 
 def act(check=False, file=None, copied=None, there=False, **more):
     """(result, what was asked of the node). THERE: the node has the directory."""
-    args = {key: value for key, value in dict(BASE, **more).items() if not (key == "name" and "failed" in more)}
+    args = {
+        key: value for key, value in dict(BASE, **more).items() if value and not (key == "name" and "failed" in more)
+    }
     task = mock.Mock(args=args, async_val=0, check_mode=check, diff=False, action="x", environment=None)
     task.copy.side_effect = lambda: mock.Mock(args=None)
     action = rollout_step.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
@@ -128,3 +132,28 @@ def test_words_of_a_node_are_cleaned_where_they_enter_the_ledger(given):
     more = {"failed": {}, "reason": {"state": "failed"}, "detail": {"name": "install"}}[given]
     result, dummy = act(**dict({given: "boom \x1b[2K\x1b[1A\x9b2K\u202eall done %s" % ("x" * 10000)}, **more))
     assert result["progress"].isprintable() and "boom" in result["progress"] and len(result["progress"]) < 5000
+
+
+@pytest.mark.parametrize(
+    ("record", "goes_on"),
+    [
+        *(({"name": name}, name in (*steps.PUTTING_BACK, *steps.CLOSING)) for name in steps.STEPS),
+        *(({"name": "", "state": ended}, True) for ended in ("failed", "rolled_back", "quarantined", "lost")),
+        *(({"name": "", "state": ended}, False) for ended in ("done", "skipped", "pending")),
+        ({"failed": "boom"}, True),
+        ({"name": ""}, False),
+    ],
+    ids=str,
+)
+def test_failed_node_is_put_back_while_the_ledger_does_not_answer(tmp_path, monkeypatch, record, goes_on):
+    asked = []
+
+    def refuse(ledger, work):
+        asked.append(ledger.store.patience_s)
+        raise store.StoreError("the ledger did not answer")
+
+    monkeypatch.setattr(Ledger, "transact", refuse)
+    result, calls = act(mode="ledger", artifact_dir=str(tmp_path), rollout_id="r1", **record)
+    assert bool(result.get("failed")) is not goes_on and calls == []
+    assert ("unrecorded" in result) is goes_on
+    assert asked == [rollout_step.RESCUE_PATIENCE_S if goes_on else store.PATIENCE_S]

@@ -16,7 +16,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _rollout_action
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, waiting
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, requests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.requests import Request
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, view_of
 
 pytestmark = pytest.mark.cores
@@ -29,11 +30,11 @@ NAMES = ["a%d" % number for number in range(6)]
     [(1, 0, 1), (1, 20, 2), (1, 580, 30), (1, 10000, 30), (0.5, 20, 1), (60, 0, 60), (60, 600, 60)],
 )
 def test_the_more_are_before_it_the_less_often_a_node_asks(poll_s, ahead, seconds):
-    assert waiting.interval(poll_s, ahead) == seconds
+    assert requests.compute_interval(poll_s, ahead) == seconds
 
 
 def test_two_thousand_that_wait_ask_less_than_two_hundred_times_a_second():
-    assert sum(1 / waiting.interval(1, min(ahead, waiting.MOST)) for ahead in range(2000)) < 150
+    assert sum(1 / requests.compute_interval(1, min(ahead, requests.MOST)) for ahead in range(2000)) < 150
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_two_thousand_that_wait_ask_less_than_two_hundred_times_a_second():
     ids=["first", "too early", "due", "late", "clock set back", "of another run"],
 )
 def test_a_line_is_due_every_five_minutes(before, now, due, time):
-    assert waiting.due(before, "me", now) == (due, {"controller": "me", "time": time})
+    assert requests.is_line_due(before, "me", now) == (due, {"controller": "me", "time": time})
 
 
 class Gate(rollout_gate.ActionModule):
@@ -69,9 +70,13 @@ class Gate(rollout_gate.ActionModule):
     def say(self, line):
         self.said.append(line)
 
-    def ask(self, *arguments):
+    def request_ticket(self, *arguments):
         self.locked += 1
-        return super().ask(*arguments)
+        return super().request_ticket(*arguments)
+
+
+def request(gate, node, present=None, **more):
+    return Request(node, steps.DRAIN, gate.identity, NAMES if present is None else present, dict(ASKING, **more))
 
 
 @pytest.fixture
@@ -112,9 +117,9 @@ def events(ledger):
 
 def test_a_node_that_would_wait_is_told_so_and_nothing_is_written(ledger, gate):
     before = events(ledger)
-    answer = gate.look(ledger, steps.DRAIN, "a5", NAMES)
+    answer = gate.find_wait(ledger, request(gate, "a5"))
     assert (answer["answer"], answer["ahead"], answer["wrote"]) == ("wait", 4, False) and "a0" in answer["reason"]
-    assert gate.look(ledger, steps.DRAIN, "a5", ["a0", "a3", "a5"])["ahead"] == 1, "others are not in the play"
+    assert gate.find_wait(ledger, request(gate, "a5", ["a0", "a3", "a5"]))["ahead"] == 1, "others are not in the play"
     assert events(ledger) == before
 
 
@@ -140,55 +145,55 @@ ASKING = {
 }
 
 
-def patiently(ledger, gate, node, turn, **more):
+def wait_for_answer(ledger, gate, node, turn, **more):
     """(answer, whether it waited, how often it looked, how often it asked under the lock)"""
-    looked, look = [], gate.look
+    looked, look = [], gate.find_wait
 
     def counted(*arguments):
         looked.append(arguments)
         return look(*arguments)
 
-    gate.look, gate.locked = counted, 0
-    answer, waited = gate.patiently(ledger, dict(ASKING, **more), node, NAMES, turn)
+    gate.find_wait, gate.locked = counted, 0
+    answer, waited = gate.wait_for_answer(ledger, request(gate, node, **more), turn)
     return answer["answer"], waited, len(looked), gate.locked
 
 
 def test_a_node_asks_under_the_lock_first_and_only_looks_while_it_waits(ledger, gate):
     before = events(ledger)
-    answer, waited, looked, locked = patiently(ledger, gate, "a1", 1)
+    answer, waited, looked, locked = wait_for_answer(ledger, gate, "a1", 1)
     assert (answer, waited, locked) == ("wait", True, 1) and looked >= 1 and events(ledger) == before
-    answer, waited, looked, locked = patiently(ledger, Gate(), "a1", 2)
+    answer, waited, looked, locked = wait_for_answer(ledger, Gate(), "a1", 2)
     assert (answer, waited, locked) == ("wait", True, 0) and looked >= 1, "it waited in the call before this one"
 
 
 def test_a_node_that_waited_asks_under_the_lock_once_it_may_go(ledger, gate):
     ledger.transact(lambda transaction: transaction.append("state", run="run", node="a0", state="done", reason="x"))
-    assert patiently(ledger, gate, "a1", 2) == ("go", True, 1, 1)
+    assert wait_for_answer(ledger, gate, "a1", 2) == ("go", True, 1, 1)
     assert ledger.view().nodes.get("a1").state == "draining"
-    assert patiently(ledger, Gate(), "a5", 1, patience_s=0) == ("wait", False, 0, 1)
+    assert wait_for_answer(ledger, Gate(), "a5", 1, patience_s=0) == ("wait", False, 0, 1)
 
 
 def test_a_node_that_may_go_has_to_ask(ledger, gate):
     ledger.transact(lambda transaction: transaction.append("state", run="run", node="a0", state="done", reason="x"))
-    assert gate.look(ledger, steps.DRAIN, "a1", NAMES) is None
-    assert gate.look(ledger, steps.DRAIN, "a2", NAMES)["answer"] == "wait", "it is not its turn"
+    assert gate.find_wait(ledger, request(gate, "a1")) is None
+    assert gate.find_wait(ledger, request(gate, "a2"))["answer"] == "wait", "it is not its turn"
 
 
 @pytest.mark.parametrize("verb", ["stop", "pause"])
 def test_a_stop_is_found_by_a_look_and_a_pause_is_waited_out(ledger, gate, verb):
     ledger.transact(lambda transaction: transaction.append("control", run="run", verb=verb, user="kim", reason="x"))
-    answer = gate.look(ledger, steps.DRAIN, "a1", NAMES)
+    answer = gate.find_wait(ledger, request(gate, "a1"))
     assert answer is None if verb == "stop" else "paused by" in answer["reason"]
 
 
 def test_a_node_that_left_the_play_is_recorded_under_the_lock(ledger, gate):
-    assert gate.look(ledger, steps.DRAIN, "a1", NAMES[1:]) is None
+    assert gate.find_wait(ledger, request(gate, "a1", NAMES[1:])) is None
 
 
 def test_a_run_that_may_not_continue_is_refused_by_a_look(ledger, gate):
     gate.identity = dict(gate.identity, pid=1, started="1")
     with pytest.raises(owner.OwnerError):
-        gate.look(ledger, steps.DRAIN, "a1", NAMES)
+        gate.find_wait(ledger, request(gate, "a1"))
 
 
 def test_a_heartbeat_that_is_due_is_recorded_under_the_lock(ledger, gate):
@@ -196,30 +201,30 @@ def test_a_heartbeat_that_is_due_is_recorded_under_the_lock(ledger, gate):
         transaction.hold(dict(transaction.owner, heartbeat="2020-01-01T00:00:00.000Z"))
 
     ledger.transact(age)
-    assert gate.look(ledger, steps.DRAIN, "a1", NAMES) is None
+    assert gate.find_wait(ledger, request(gate, "a1")) is None
 
 
 def test_the_count_of_those_before_it_has_an_end():
     view = view_of({name: "pending" for name in NAMES})
     assert view.nodes.count_waiting_before(5, None, 3) == 3 and view.nodes.count_waiting_before(5, None, 9) == 5
-    assert waiting.ahead(view, "unknown", None) == 0
+    assert requests.count_ahead_of(view, "unknown", None) == 0
 
 
 def test_of_all_that_wait_one_says_so_every_five_minutes(ledger, gate, monkeypatch):
     other = Gate()
     for seconds, speaker in ((0, gate), (299, other), (300, other), (301, gate), (600, gate)):
         monkeypatch.setattr(rollout_gate.time, "time", lambda seconds=seconds: 1e9 + seconds)
-        speaker.say_waiting(ledger, "a5", "a0 is down")
+        speaker.print_waiting(ledger, "a5", "a0 is down")
     assert len(other.said) == len(gate.said) == 1, "at 300 and at 600 seconds"
     assert "r1" in other.said[0] and "5 pending, 1 down" in other.said[0] and other.said[0].endswith("a0 is down")
 
 
 @pytest.mark.parametrize("every_s, said", [(0, True), (300, False)])
 def test_a_node_that_waits_comes_to_it(ledger, gate, monkeypatch, every_s, said):
-    monkeypatch.setattr(waiting, "SAID_EVERY_S", every_s)
+    monkeypatch.setattr(requests, "SAID_EVERY_S", every_s)
     monkeypatch.setattr(rollout_gate._controller, "pause", lambda seconds: None)
-    arguments = {"phase": steps.DRAIN, "patience_s": 0.3, "patience_max_s": 0.3, "poll_s": 0.01}
-    answer, waited = gate.patiently(ledger, arguments, "a5", NAMES, 2)
+    gate.print_waiting(ledger, "a4", "x")  # the first to wait only notes the time
+    answer, waited = gate.wait_for_answer(ledger, request(gate, "a5", poll_s=0.01), 2)
     assert (answer["answer"], waited) == ("wait", True)
     assert any(line.startswith("rollout r1: ") for line in gate.said) is said
 
@@ -232,5 +237,5 @@ def test_where_nothing_can_be_kept_it_is_a_warning(ledger, gate, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(_rollout_action.files, "write_json", full)
-    gate.say_waiting(ledger, "a5", "a0 is down")
+    gate.print_waiting(ledger, "a5", "a0 is down")
     assert gate.said == [] and len(warnings) == 1 and "r1" in warnings[0]

@@ -42,8 +42,8 @@ PLUGINS = (
     (connection_loader, ("ansible.builtin.local", "gpufleet.lifecycle.stubnode")),
     (shell_loader, ("sh",)),
     (action_loader, ("ansible.builtin.normal", "ansible.builtin.copy")),
-    (lookup_loader, ("ansible.builtin.env", "gpufleet.lifecycle.upgrade_state")),
-    (filter_loader, ("ansible.builtin.bool", "gpufleet.lifecycle.scheduler_state")),
+    (lookup_loader, ("ansible.builtin.env",)),
+    (filter_loader, ("ansible.builtin.bool", "gpufleet.lifecycle.scheduler_state", "gpufleet.lifecycle.upgrade_state")),
     (test_loader, ("ansible.builtin.version",)),
 )
 PROFILES = tuple("ansible.module_utils._internal._json._profiles._module_legacy_" + way for way in ("c2m", "m2c"))

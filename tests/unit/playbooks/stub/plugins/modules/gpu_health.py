@@ -68,8 +68,9 @@ def main():
         supports_check_mode=True,
     )
     node = stubnode.wait(stubnode.load(), "health " + module.params["phase"])
-    with open(os.path.join(stubnode.directory(), "expected"), "a", encoding="utf-8") as stream:
-        stream.write(json.dumps([module.params["phase"], module.params["expect"].get("hardware")]) + "\n")
+    if not module.check_mode:
+        with open(os.path.join(stubnode.directory(), "expected"), "a", encoding="utf-8") as stream:
+            stream.write(json.dumps([module.params["phase"], module.params["expect"].get("hardware")]) + "\n")
     wanted = module.params["expected_driver_version"]
     checks = []
     if node["loaded"] in node.get("sick_with", []):

@@ -7,79 +7,52 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: upgrade_state
-short_description: Tell the state of a node on its way through an upgrade
+short_description: Decide the state of a node on its way through an upgrade
 version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Decides what was found on a node, what was changed, what runs, what to restore, and what to report. The role
-    C(gpu_node_upgrade) has no other decisions than these.
-  - The answers of the rollout's gate and the results of the role's tasks are read from the node's variables, as they
-    were registered, at the moment at which the lookup is asked. They are too large to be handed over by templates again
-    and again.
-  - Nothing is read of the node and nothing is changed. What is not known is left out of the answer, so that a task that
-    needs it fails.
+  - Decides from the answers of the rollout's gate and the results of the tasks of the role C(gpu_node_upgrade) what was
+    found on the node, what was changed, what runs, what to restore, and what to report. The role has no other decisions
+    than these.
+  - What is not known is left out of the state, so that a task that needs it fails.
 options:
-  _terms:
+  _input:
     description:
-      - The documents to return instead of the state, V(baseline), V(reference), V(mig_free), V(health_before),
-        V(proof), V(layout_proof), V(snapshot) or V(identified). They are large.
+      - The results, by the names that C(vars/main.yml) of the role has for them. Those that are not there yet, and
+        those that a decision does not need, may be left out.
+      - Write the mapping in the same expression as the filter. Ansible before 2.19 makes a text of the mapping and
+        parses it again where it is a variable.
+    type: dict
+    required: true
+  document:
+    description:
+      - The document to return instead of the state, V(baseline), V(reference), V(mig_free), V(health_before), V(proof),
+        V(layout_proof), V(snapshot) or V(identified). They are large.
       - A document that is not known is an error.
-    type: list
-    elements: str
-  version:
-    description: The driver version that the rollout wants.
     type: str
-    default: ''
-  layout:
-    description: The MIG layout that the rollout wants. Empty where it wants none.
-    type: dict
-    default: {}
-  install:
-    description: Whether the driver is installed, or only the MIG layout is made.
-    type: bool
-    default: true
-  services:
-    description: Units that hold the GPUs, in the order in which they are stopped.
-    type: list
-    elements: str
-    default: []
-  backends:
-    description: The node's schedulers.
-    type: list
-    elements: str
-    default: []
-  expected:
-    description: What the node should have, as C(gpu_health_expect). Of it only C(hardware) and C(peers) count.
-    type: dict
-    default: {}
-  soak_interval:
-    description: Seconds between two health checks of a canary at work.
-    type: int
-    default: 30
 """
 
 EXAMPLES = r"""
 ---
-- name: Refuse a node that must not be changed
+- name: Fail if the node must not be changed
   ansible.builtin.fail:
-    msg: "{{ __gpu_node_upgrade_state.unfit }}"
-  when: __gpu_node_upgrade_state.unfit | length > 0
+    msg: "{{ unfit }}"
+  when: unfit | length > 0
   vars:
-    __gpu_node_upgrade_state: "{{ lookup('gpufleet.lifecycle.upgrade_state', version='535.261.03') }}"
+    unfit: "{{ ({'version': '535.261.03', 'before': before} | gpufleet.lifecycle.upgrade_state).unfit }}"
 
 - name: Compare the node with its baseline
   gpufleet.lifecycle.gpu_health:
     phase: post
-    baseline: "{{ lookup('gpufleet.lifecycle.upgrade_state', 'baseline') }}"
+    baseline: "{{ {'before': before} | gpufleet.lifecycle.upgrade_state('baseline') }}"
 """
 
 RETURN = r"""
 ---
-_raw:
-  description: The state, or the documents that were asked for.
-  type: list
-  elements: dict
+_value:
+  description: The state, or the document.
+  type: dict
   contains:
     resume:
       description: Where an earlier controller left the node. Empty if none had begun.
@@ -181,67 +154,23 @@ _raw:
       type: str
 """
 
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
+import typing as t
+
+from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _upgrade_state
 
-# Variables of the role: facts of the state by their own names.
-RESULTS = (
-    "before",
-    "drained",
-    "after",
-    "units",
-    "ran",
-    "mig_cleared",
-    "mig_free",
-    "install",
-    "layout_begun",
-    "layout_made",
-    "layout_again",
-    "layout_read",
-    "proof",
-    "kernel",
-    "reboot",
-    "booted",
-    "restored",
-    "started",
-    "returned",
-    "reason",
-    "resume_failed",
-    "lift_failed",
-)
+
+def upgrade_state(facts: _upgrade_state.Facts, document: str = "") -> t.Mapping[str, t.Any]:
+    """Return the state of a node, or one of its documents."""
+    if not document:
+        return _upgrade_state.decide(facts)
+    documents = _upgrade_state.documents(facts)
+    if document not in documents:
+        raise AnsibleFilterError("not known of this node: %s" % document)
+    return documents[document]
 
 
-class LookupModule(LookupBase):
-    def run(self, terms, variables=None, **kwargs):
-        self.set_options(var_options=variables, direct=kwargs)
-        facts = self._facts(variables or {})
-        if not terms:
-            return [_upgrade_state.decide(facts)]
-        documents = _upgrade_state.documents(facts)
-        missing = [term for term in terms if term not in documents]
-        if missing:
-            raise AnsibleLookupError("not known of this node: %s" % ", ".join(missing))
-        return [documents[term] for term in terms]
-
-    def _facts(self, variables):
-        facts = {
-            name: variables["__gpu_node_upgrade_" + name]
-            for name in RESULTS
-            if "__gpu_node_upgrade_" + name in variables
-        }
-        facts.update(
-            version=self.get_option("version"),
-            layout=self.get_option("layout"),
-            installs=self.get_option("install"),
-            services=self.get_option("services"),
-            backends=self.get_option("backends"),
-            hardware=self.get_option("expected"),
-            soak_interval=self.get_option("soak_interval"),
-            gate=variables.get("gpu_node_upgrade_gate"),
-            ownership=variables.get("gpu_scheduler_mark"),
-            failed_result=variables.get("ansible_failed_result"),
-            failed_task=(variables.get("ansible_failed_task") or {}).get("name"),
-        )
-        return facts
+class FilterModule:
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        return {"upgrade_state": upgrade_state}

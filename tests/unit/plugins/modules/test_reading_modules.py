@@ -161,7 +161,9 @@ def test_everything_is_read_in_one_process(monkeypatch):
     taken = snapshot.make_blank("nvml_error", "why", 9)
     seen = []
     monkeypatch.setattr(
-        gpu_health.reading, "gather", lambda *args, **options: seen.append(args + (options,)) or {"a": "reading"}
+        gpu_health.reading,
+        "gather_reading",
+        lambda *args, **options: seen.append(args + (options,)) or {"a": "reading"},
     )
     result = run(monkeypatch, gpu_health, answer(taken))
     assert result == {"changed": False, "facts": {"a": "reading"}}

@@ -145,7 +145,7 @@ def a_node(tmp_path, monkeypatch):
     default = [OLD]
     monkeypatch.setattr(
         kernel_packages.boot_default,
-        "act",
+        "set_default",
         lambda root, runner, release, uname: default[0] != release and default.__setitem__(0, release) is None,
     )
     monkeypatch.setattr(kernel_packages.kernels, "find_next_boot", lambda root, runner, installed: (default[0], "test"))

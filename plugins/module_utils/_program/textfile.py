@@ -154,5 +154,8 @@ def alone(path: str) -> Iterator[None]:
 def write(directory: str, text: str) -> None:
     """Put the series in the place of the older ones; node_exporter, which reads *.prom alone, finds either, whole."""
     path = os.path.join(directory, NAME)
+    for name in os.listdir(directory):
+        if name.startswith(NAME + ".") and name.endswith(".tmp"):
+            os.unlink(os.path.join(directory, name))  # of a run that was killed: only one runs at a time
     if not files.write_atomically(path, text):
         os.utime(path)  # its age tells whether the timer runs

@@ -371,7 +371,7 @@ def test_the_file_is_whole_and_readable_by_everybody(node):
 
 def test_what_a_run_that_was_killed_left_is_no_hindrance(node):
     (node.root / "target").write_text("old\n")
-    os.symlink(str(node.root / "target"), str(node.root / "out/gpufleet.prom.new"))
+    os.symlink(str(node.root / "target"), str(node.root / "out/gpufleet.prom.123.tmp"))
     node.run()
     assert (node.root / "target").read_text() == "old\n", "no link is followed"
     assert [path.name for path in (node.root / "out").iterdir()] == ["gpufleet.prom"]

@@ -112,10 +112,17 @@ def record(trees: Path, url: str = "") -> None:
     from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
 
     database = store.Store(url or store.default_url(str(trees.parent)))
-    for path in sorted(trees.glob("*.dkms.tar.gz")):
-        digest = tree_archives.read_promised_digest(str(path))
-        if digest:
-            archives.record(database, "lab", path.name, digest)
+    promised = ((path.name, tree_archives.read_promised_digest(str(path))) for path in trees.glob("*.dkms.tar.gz"))
+    found = {name: digest for name, digest in promised if digest}
+    try:
+        archives.recorded(database, found)
+    except store.StoreError:
+        # Of another version of the collection. The lab's own ledger has nothing but these records.
+        if url:
+            raise
+        Path(database.file).unlink()
+    for name, digest in sorted(found.items()):
+        archives.record(database, "lab", name, digest)
 
 
 def _fetch(suite: str, root: Path, version: str, log: Path) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -212,3 +213,8 @@ def test_what_the_lab_compiled_is_recorded_as_a_builders(tmp_path):
 
     database = store.Store(store.default_url(str(tmp_path)))
     assert archives.recorded(database, {name: "a" * 64}) == {name: "lab"}
+    with sqlite3.connect(database.file) as connection:
+        connection.execute("UPDATE gpufleet_meta SET value = 'another' WHERE name = 'schema_version'")
+    connection.close()
+    drivers.record(trees)
+    assert archives.recorded(database, {name: "a" * 64}) == {name: "lab"}, "one of another version is made again"

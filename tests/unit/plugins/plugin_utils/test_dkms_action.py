@@ -325,7 +325,7 @@ def test_what_cannot_be_kept_is_said_and_offered_to_nobody(store, fetched, words
 
 def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, monkeypatch):
     said, other = [], Claims(str(store), [THREE], "b7", 60, None)
-    monkeypatch.setattr(dkms_module.display, "display", said.append)
+    monkeypatch.setattr(dkms_module.display, "display", lambda text, stderr: said.append(text))
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.POLL_S", 0.01)
     other.__enter__()
 
@@ -350,7 +350,7 @@ def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, mon
 @pytest.fixture(name="quick")
 def _quick(monkeypatch):
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.POLL_S", 0.01)
-    monkeypatch.setattr(dkms_module.display, "display", lambda text: None)
+    monkeypatch.setattr(dkms_module.display, "display", lambda text, stderr: None)
 
 
 def test_a_node_compiles_for_itself_when_another_does_not_come_to_an_end(store, quick):

@@ -21,6 +21,7 @@ OLD, NEW = simnode.OLD, simnode.NEW
 # tests/unit/scenarios/test_boards.py, through the collection's readers.
 TABLE = [
     ("gpu-not-brought-up --gpu 1", "[rc(handle, 0), rc(handle, 1), n.nvmlDeviceGetCount()]", [0, 0, 8], [0, 15, 8]),
+    ("gpu-lost --gpu 1", "[rc(handle, 0), rc(handle, 1)]", [0, 0], [0, 15]),
     ("gpu-missing --gpu 1", "[n.nvmlDeviceGetCount(), n.nvmlDeviceGetPciInfo(handle(1)).bus]", [8, 0x43], [7, 0x52]),
     (
         "nvlink-down --gpu 1 --link 3,11",

@@ -273,7 +273,7 @@ def make_host_pattern(value: t.Any, variable: str, default: str) -> str:
             "as a list." % (variable, _describe_hosts(value))
         )
     if not parts and not default:
-        raise VariableError("%s names nobody: name hosts or groups of the inventory." % variable)
+        raise VariableError("%s names no host: name hosts or groups of the inventory." % variable)
     return ",".join(part.strip() for part in parts) or default
 
 

@@ -175,7 +175,7 @@ def write_atomically(path: str, content: str | bytes, mode: int = 0o644) -> bool
 
 
 def is_written(path: str, data: bytes, mode: int) -> bool:
-    """Return whether a regular file has just this content and mode. Waits for nobody: others may write beside it."""
+    """Return whether a regular file has just this content and mode. A FIFO in its place is not waited for."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -19,7 +19,8 @@ STATIC = ("kubernetes", "slurm", "rollout")
 RULES, SCRAPE, TARGETS = "gpufleet.rules.yml", "gpufleet.scrape.yml", "targets"
 # What exporters of DCGM call the host: one name before 4.8.2, another one after it, a wrong host with a remote engine.
 DROPPED = "Hostname|hostname"
-# More than the exporters of a node with 16 GPUs and 512 cores tell. Whoever has a node could fill Prometheus otherwise.
+# More samples than the exporters of a node with 16 GPUs and 512 cores have. Without a limit, root on a node could fill
+# Prometheus.
 SAMPLE_LIMIT = 100_000
 
 

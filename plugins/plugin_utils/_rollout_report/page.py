@@ -44,7 +44,7 @@ TONE = {
     "validating": "unknown",
     "soaking": "unknown",
 }
-# States of nodes that somebody has to look at now; the others of them serve.
+# States of nodes that an operator has to look at now. A failed or rolled back node serves.
 URGENT = ("lost", "quarantined")
 HEADLINE = {"rolled_back": "put back to the earlier driver and proven"}
 PHASES = {
@@ -131,7 +131,7 @@ def build_view(doc: dict, story: timeline.Timeline) -> dict:
 
 
 def choose_tone(doc: dict) -> str:
-    """Return the colour of the first line: red (fail) if somebody is needed now, amber (unknown) if not all is done."""
+    """Return the colour of the first line: red (fail) if a node needs an operator, amber (unknown) if not all is done."""
     if doc["verdict"] == "complete":
         return "pass"
     left = [node for node in doc["nodes"].values() if node["orphaned"] and node["in_run"]]

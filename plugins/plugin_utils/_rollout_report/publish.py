@@ -53,7 +53,7 @@ Complain = t.Callable[[str], t.Any]
 
 
 def ignore(message: str) -> None:
-    """Take a message that nobody reads."""
+    """Drop a message."""
 
 
 def gather(ledger: Ledger, ended: bool | None = None) -> tuple[dict, timeline.Timeline]:

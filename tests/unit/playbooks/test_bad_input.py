@@ -78,7 +78,7 @@ def test_hosts_are_a_list_or_a_text_with_blanks_and_a_wrong_one_is_told_by_the_v
     refused(wrong, "rollback_hosts names zz, which is neither a host nor a group of the inventory")
     refused(
         fleet.run("rollback", "--limit", "a2", rollback_hosts="", rollout_version=""),
-        "rollback_hosts names nobody",
+        "rollback_hosts names no host",
         runs_into=(),
     )
     lost = fleet.run("rollback", "-e", "rollback_hosts=a1, a2", rollout_version="")

@@ -573,7 +573,7 @@ def test_hosts_may_be_a_pattern_a_list_or_what_a_survey_gives(value, pattern):
 
 @pytest.mark.parametrize("value", [None, "", " ", []])
 def test_rollback_of_nobody_in_particular_is_none_of_everybody(value):
-    with pytest.raises(_variables.VariableError, match="rollback_hosts names nobody"):
+    with pytest.raises(_variables.VariableError, match="rollback_hosts names no host"):
         _variables.make_host_pattern(value, "rollback_hosts", "")
     (entry,) = [
         play

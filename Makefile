@@ -178,7 +178,7 @@ full-sanity:
 	@$(PART) sanity-pythons 45 $(call IN,newest) bash -c 'python -m tests.tools.sanity --test compile --test import --python 3.9'
 
 .PHONY: test-bench
-test-bench: ## the benchmarks that have limits: what gpu_info costs a node, and a controller's memory
+test-bench: ## the benchmark with limits: what gpu_info costs a node
 	@tests/tools/test.sh full-bench
 .PHONY: full-bench
 full-bench:

@@ -77,7 +77,7 @@ def check_variables(arguments: dict, task_vars: t.Mapping[str, t.Any], extra: t.
     roles, everything = _variable_names.read_role_variables(), task_vars.get("hostvars") or {}
     nodes, patterns, groups = arguments["nodes"], arguments["patterns"], task_vars.get("groups") or {}
     known = _variable_names.CONTROL if arguments["control"] else ()
-    # Nothing outranks the command line, whichever playbook this is and whatever registered a name before it.
+    # Nothing outranks the command line, in all playbooks, also for names that a task registered before.
     extra = {name: value for name, value in extra.items() if isinstance(name, str)}
     refuse_overruling(arguments, everything, extra, roles)
     names, of_rollout, lost, failed = set(), {}, {}, []
@@ -133,7 +133,7 @@ def read_ledger_variables(everything: t.Any, host: str) -> t.Dict[str, t.Any]:
 
 
 def has_unfinished(arguments: dict) -> bool:
-    """Return True if the ledger has some of the nodes in flight, which are finished whatever else is refused."""
+    """Return True if the ledger has some of the nodes in flight, which are finished also if the run is refused."""
     if not arguments["artifact_dir"]:
         return False
     database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))

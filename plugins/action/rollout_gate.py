@@ -158,7 +158,7 @@ class ActionModule(RolloutAction):
             self.say_progress(begun)
 
     def print_waiting(self, ledger, node: str, reason: str) -> None:
-        """Print a line about all nodes once in a while, whichever of those that wait comes to it."""
+        """Print a line about all nodes once in a while, by the first waiting node that is due."""
         me, now = owner.describe(self.controller()), time.time()
         if self.kept(ledger, "waiting.lock", lambda before: requests.is_line_due(before, me, now)):
             count = report.describe_counts({"counts": ledger.look(report.count_states)})

@@ -203,7 +203,7 @@ class ActionModule(PlanningAction):
         probed = self.make_probes(ledger, places, planned["peers"], {})
         foreseen = joining.part(view, planned, probed)[0]
         refused = self.refused or refused or self.find_misfit(foreseen, task_vars)
-        # Nodes that a dead member left in flight are finished, whatever keeps this run from joining with the others.
+        # Nodes that a dead member left in flight are finished, also if this run may not join with the others.
         unfinished = joining.unfinished(view, probed) if refused else None
         if refused and (self.check or not unfinished):
             raise plan.PlanError(refused)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 
 Answer = Mapping[str, Any]
 
@@ -93,7 +94,7 @@ def _after(failed_in: str, order: Sequence[str]) -> list[str]:
 
 def _failure(facts: Facts) -> str:
     result, task = facts.get("failed_result") or {}, facts.get("failed_task") or {}
-    return " ".join(str(result.get("why") or result.get("msg") or "task failed: %s" % task.get("name", "")).split())
+    return redaction.reason(result.get("why") or result.get("msg") or "task failed: %s" % task.get("name", ""))
 
 
 def _waits_for_jobs(facts: Facts) -> str:

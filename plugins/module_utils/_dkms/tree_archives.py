@@ -206,7 +206,7 @@ class Workplace:
         return os.path.join(self.path, name)
 
     def __enter__(self):
-        self.umask = os.umask(0o022)  # as dkms does: everybody may read its tree
+        self.umask = os.umask(0o022)  # as dkms does: all users may read its tree
         return self
 
     def __exit__(self, *exc):

@@ -252,7 +252,7 @@ def write_files(contents: Dict[str, Any], check: bool) -> Result:
         directory = os.path.dirname(path)
         if not os.path.isdir(directory):
             os.makedirs(directory)
-            os.chmod(directory, 0o755)  # whatever the umask
+            os.chmod(directory, 0o755)  # independent of the umask
         files.write_atomically(path, contents[path], MODE)
         os.chown(path, os.geteuid(), os.getegid())  # a file that is equal is left alone, no matter who owns it
     diff = [

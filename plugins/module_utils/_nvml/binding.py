@@ -267,7 +267,7 @@ def read_file(directory: int, name: str) -> bytes:
 
 
 def write_file(directory: int, name: str, data: bytes) -> None:
-    """Replace a file in one step. The rename replaces whatever has the name and follows no link."""
+    """Replace a file in one step. The rename replaces a file or link of that name and follows no link."""
     # The pid: two tasks of one user never write the same file, and what a killed one left is overwritten.
     temporary = ".%s.%d" % (name, os.getpid())
     with contextlib.suppress(FileNotFoundError):

@@ -92,7 +92,7 @@ class Transaction:
     def sequence(self):
         """Return the number of this transaction, larger than that of every one that was committed before.
 
-        It orders what happened to a node, in this rollout and in others of the ledger, whatever the clocks say.
+        It orders what happened to a node, in this rollout and in others of the ledger, independently of clocks.
         """
         if self._sequence is None:
             events, documents = self._database.table["event"], self._database.table["document"]

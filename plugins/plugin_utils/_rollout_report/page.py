@@ -131,7 +131,7 @@ def build_view(doc: dict, story: timeline.Timeline) -> dict:
 
 
 def choose_tone(doc: dict) -> str:
-    """Return the colour of the first line: red (fail) if a node needs an operator, amber (unknown) if not all is done."""
+    """Return the colour of the first line: red (fail) if a node needs an operator, amber (unknown) if not complete."""
     if doc["verdict"] == "complete":
         return "pass"
     left = [node for node in doc["nodes"].values() if node["orphaned"] and node["in_run"]]

@@ -108,7 +108,7 @@ def try_gather(
         return gather(ledger, ended)
     except store.StoreError:
         raise
-    except Exception as exc:  # noqa: BLE001 (whatever is wrong with a report, it is not worth a rollout)
+    except Exception as exc:  # noqa: BLE001 (an error of a report never stops a rollout)
         complain(
             "The report of rollout %s cannot be made: %s: %s. The rollout continues without it."
             % (ledger.rollout_id, type(exc).__name__, redaction.redact(exc))
@@ -181,7 +181,7 @@ def refresh(
         if now:
             raise
         complain("The report of rollout %s was not brought up to date: %s" % (ledger.rollout_id, exc))
-    except Exception as exc:  # noqa: BLE001 (whatever is wrong with a report, it is not worth a rollout)
+    except Exception as exc:  # noqa: BLE001 (an error of a report never stops a rollout)
         complain(
             "The report of rollout %s cannot be written on the controller: %s: %s. The rollout continues without it."
             % (ledger.rollout_id, type(exc).__name__, redaction.redact(exc))

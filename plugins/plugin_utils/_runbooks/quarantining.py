@@ -21,7 +21,7 @@ NEW_BASELINE = "return_to_service_new_baseline=true"
 
 
 class Facts(TypedDict, total=False):
-    """Options of the lookup, and the results of the role's tasks as they were registered."""
+    """Options of the role, and the results of its tasks as they were registered."""
 
     node: str
     reason: str

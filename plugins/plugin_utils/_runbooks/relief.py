@@ -27,7 +27,7 @@ class Refusal(Exception):
 
 
 class Facts(TypedDict, total=False):
-    """Options of the lookup, and what the tasks answered."""
+    """Options of the role, and the results of its tasks as they were registered."""
 
     node: str
     state: str  # lowered or restored

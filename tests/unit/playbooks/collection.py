@@ -45,7 +45,6 @@ REAL = (
     "plugins/callback/rollout_progress.py",
     "plugins/doc_fragments",
     "plugins/filter",
-    "plugins/lookup",
     "plugins/module_utils/_rollout_options.py",
     "plugins/modules/artifact_store.py",
     "plugins/modules/dkms_archives.py",

@@ -297,7 +297,7 @@ def test_nothing_is_begun_while_another_run_has_the_package_managers_lock(bench,
     monkeypatch.setattr(package_locks, "wait_for_release", lambda look, timeout_s: ([], True))
     assert not bench.run(version="535.261.03", state=state, check=check).get("failed") and len(plans) == 2
     monkeypatch.setattr(
-        package_locks, "wait_for_release", lambda look, timeout_s: pytest.fail("a look waits for nobody")
+        package_locks, "wait_for_release", lambda look, timeout_s: pytest.fail("a look waits for no lock")
     )
     assert not bench.run(version="535.261.03", state="resolved").get("failed")
 

@@ -70,6 +70,11 @@ def test_which_scheduler_failed_and_why(result, task, failure, failed):
     assert state["failure"] == state["drain_failure"] == failure and state["failed"] == failed
 
 
+def test_failure_of_a_node_is_bounded_and_has_no_control_characters():
+    failure = decide(SLURM, failed_result={"msg": "boom \x1b[2K" + "x" * 100000})["failure"]
+    assert failure.startswith("boom ") and failure.isprintable() and len(failure) <= 4000
+
+
 @pytest.mark.parametrize(
     ("backends", "slurm", "waits"),
     [

@@ -614,7 +614,7 @@ def test_what_is_compiled_is_kept_where_somebody_takes_it(node):
         tree_archives.STORE, "nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % (NEW, KERNEL)
     )
     assert tree_archives.read_whole_digest(item["path"]) == item["sha256"]
-    assert os.stat(node.path(tree_archives.STORE)).st_mode & 0o777 == 0o755, "whoever logs in can fetch it"
+    assert os.stat(node.path(tree_archives.STORE)).st_mode & 0o777 == 0o755, "all users of the node can fetch it"
     assert task(node, publish=True).run()["compiled"] == []
 
 

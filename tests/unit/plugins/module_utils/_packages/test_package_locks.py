@@ -68,7 +68,7 @@ def test_who_has_a_lock_is_named_and_nothing_is_taken(tmp_path, taken, manager, 
     assert package_locks.find_held(manager, str(tmp_path), proc=str(tmp_path))[0]["comm"] is None
     process.stdin.close()
     process.wait()
-    assert package_locks.find_held(manager, str(tmp_path)) == [], "the file is there, and nobody has it"
+    assert package_locks.find_held(manager, str(tmp_path)) == [], "the file is there, and no process has it"
 
 
 @pytest.mark.parametrize("kind", ["read", "open file"])

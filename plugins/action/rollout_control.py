@@ -36,7 +36,10 @@ class ActionModule(RolloutAction):
             if transaction.view.run is None:
                 raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
             now = transaction.clock()
-            running = any(owner.running(record, now) for record in transaction.holders(now))
+            if members.shared(transaction.owner):
+                running = bool(members.find_at_work(transaction, now))
+            else:
+                running = owner.running(transaction.owner, now)
             events, lines = control.events(transaction.view, dict(request, now=now, running=running))
             if self.check:
                 return lines
@@ -77,7 +80,7 @@ class ActionModule(RolloutAction):
             )
         if view.finished is not None:
             raise owner.OwnerError("Rollout %s ended at %s already." % (rollout_id, view.finished))
-        living = members.living(transaction)
+        living = members.find_at_work(transaction, transaction.clock())
         if living:
             raise owner.OwnerError(
                 "Rollout %s has %d running job%s: %s. Use rollout_verb=stop to keep further nodes from starting, and "

@@ -87,7 +87,10 @@ class PlanningAction(RolloutAction):
         """
         optional = {key: one for key, one in spec.items() if key not in ESSENTIAL}
         named = {name.removeprefix(options.PREFIX): value for name, value in given.items()}
-        unusable = options.find_unusable(named, optional, {key: options.PREFIX + key for key in optional})
+        variables = {key: options.PREFIX + key for key in {*named, *optional}}
+        unusable = options.find_unusable(named, optional, variables)
+        for key in sorted(named.keys() - spec.keys()):
+            unusable[key] = "%s is no variable of a rollout. Nothing was changed." % variables[key]
         self.refused = self.refused or next(iter(unusable.values()), "")
         usable = {name: value for name, value in given.items() if name.removeprefix(options.PREFIX) not in unusable}
         return options.read_variables(usable, spec)

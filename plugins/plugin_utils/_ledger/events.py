@@ -80,7 +80,11 @@ def _examined(name, planned, old, time, position):
         node.ended = old.ended
     if planned.get("orphaned"):
         node.orphaned, node.state, node.order = True, old.state, old.order
-        node.diverted = (node.to_version, node.layout) != (old.to_version, old.layout)
+        # It stays so until it is resumed: the plan before may have had another target than its steps.
+        node.diverted = (old.orphaned and old.diverted) or (node.to_version, node.layout) != (
+            old.to_version,
+            old.layout,
+        )
         node.reason = "in flight when its controller died%s%s" % (
             ", in step %s" % old.steps[-1].name if old.steps else "",
             ", after: " + old.reason if old.failure else "",

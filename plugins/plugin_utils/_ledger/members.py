@@ -18,6 +18,7 @@ import json
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner as owners
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 
@@ -74,6 +75,24 @@ def living(transaction, now=None):
     """Return the living members of the transaction's rollout."""
     now = now or transaction.clock()
     return [member for member in transaction.members() if lives(member, now)]
+
+
+def find_at_work(transaction, now):
+    """Return the members that may be at work: the living, and those with an unexpired ticket for a node in flight.
+
+    Nothing extends the lease of a member while its only node is in one long step. One whose process is gone is not
+    among them.
+    """
+    in_flight = transaction.view.nodes.having(*state.IN_FLIGHT)
+    tickets = {node.name for node in in_flight if node.ticket and timestamp(now) < node.ticket.expires}
+    return [
+        member
+        for member in transaction.members()
+        if lives(member, now)
+        or not member.ended
+        and tickets.intersection(member.hosts)
+        and owners.liveness(member.owner, heard=member.heartbeat, now=now) != "dead"
+    ]
 
 
 def find_reporter(transaction, now=None):

@@ -188,7 +188,8 @@ def finish(probes: t.Sequence[Probe], previous: t.Any, why: str) -> Plan:
     for probe in probes:
         new = {"from": probe.version, "to": "", "domains": dict(probe.domains), "state": "pending", "reason": ""}
         nodes.setdefault(probe.name, new)
-    policy, paused, changed, notes = _taken_over(previous, previous.policy, {})
+    before = {**previous.policy, **{key: values["was"] for key, values in previous.changed.items()}}
+    policy, paused, changed, notes = _taken_over(previous, before, {})
     going = [name for name in sorted(names, key=order.natural) if nodes[name].get("orphaned")]
     sha256 = order.digest(previous.target, going, nodes, policy)
     return Plan(previous.target, going, nodes, policy, sha256, paused, changed, notes, why)

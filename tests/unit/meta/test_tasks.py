@@ -380,3 +380,24 @@ def test_every_use_of_the_modules_says_who_may_give_them():
     for path in places:
         args = task_of(path, "gpufleet.lifecycle.dkms_module")["gpufleet.lifecycle.dkms_module"]
         assert "builder" in args and "ledger" in args, path
+
+
+def test_role_of_the_upgrade_resets_the_results_that_its_decisions_read():
+    """A second run of the role in one play would decide by the results of the first."""
+    (reset,) = [task for task in load(ROLE / "begin.yml") if "ansible.builtin.set_fact" in task]
+    registered = {
+        task["register"]
+        for path in ROLE.glob("*.yml")
+        for task, _limited in limited_tasks(load(path))
+        if "register" in task
+    }
+    read = (ROLE / "main.yml").read_text("utf-8") + (ROLE.parent / "vars" / "main.yml").read_text("utf-8")
+    used = {name for name in registered if name.startswith("__") and re.search(r"\b%s\b" % name, read)}
+    assert used - set(reset["ansible.builtin.set_fact"]) == set()
+
+
+def test_gate_compares_the_ticket_with_the_default_of_the_drain():
+    (request,) = [task for task in load(ROLE / "request_drain.yml") if PREFIX + "rollout_gate" in task]
+    default = load(ROOT / "roles" / "gpu_scheduler" / "defaults" / "main.yml")["gpu_scheduler_drain_timeout"]
+    given = request[PREFIX + "rollout_gate"]["drain_s"]
+    assert "gpu_scheduler_drain_timeout | default(%d, true)" % default in given

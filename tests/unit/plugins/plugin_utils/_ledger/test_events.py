@@ -217,6 +217,15 @@ def test_a_node_in_flight_to_another_version_is_told_apart(to, diverted):
     )
 
 
+@pytest.mark.parametrize("joins", [False, True])
+def test_node_in_flight_to_another_version_stays_so_until_it_is_resumed(joins):
+    """Otherwise the second plan with a version that was not approved would find nothing to approve."""
+    planned = {"state": "down", "from": "1", "to": "3.0", "orphaned": True}
+    again = event("join", None, run="s", nodes={"a": planned}) if joins else plan_event("a", run="t", a=planned)
+    story = changed("install") + [plan_event("a", run="s", a=planned), again]
+    assert reduce(story).nodes.get("a").diverted
+
+
 def test_a_node_began_with_its_grant_to_drain():
     assert reduce([plan_event("a"), grant("a", second=3), grant("a", "down", 4)]).nodes.get("a").began == TIME % 3
 

@@ -138,6 +138,39 @@ def test_refused_join_finishes_the_nodes_that_a_dead_member_left_in_flight(ledge
     assert [member.hosts for member in joined if member.owner["host"] == "three"] == [["a1"]]
 
 
+def test_join_with_an_unknown_variable_finishes_the_nodes_in_flight_too(ledger, jobs):
+    again = Job(ledger, "three", ["a1", "a2"])
+    assert again.join(policy={"rollout_maxdown": 1}).get("failed"), "nothing is in flight"
+    assert jobs[0].ask("a1") == "go" and jobs[0].ask("a1", "down") == "go"
+
+    def end(transaction):
+        for member in transaction.members():
+            if "a1" in member.hosts:
+                members_room.end(transaction, member, "its playbook had ended")
+
+    ledger.transact(end)
+    made = done(again.join(policy={"rollout_maxdown": 1}))
+    assert made["order"] == ["a1"] and "rollout_maxdown" in made["refused"]
+
+
+@pytest.mark.parametrize("verb, given", [("retire", {"nodes": ["a1"]}), ("end", {})])
+def test_member_in_a_long_step_is_at_work_until_its_ticket_expires(ledger, jobs, verb, given):
+    assert jobs[0].ask("a1") == "go" and jobs[0].ask("a1", "down") == "go"
+
+    def expire(transaction, tickets):
+        for member in transaction.members():
+            transaction.put_member(dataclasses.replace(member, until="2000-01-01T00:00:00.000Z"))
+        node = transaction.view.nodes.get("a1")
+        if tickets:
+            node.ticket.expires = "2000-01-01T00:00:00.000Z"
+            transaction.view.nodes.put(node)
+
+    ledger.transact(lambda transaction: expire(transaction, False) or transaction.save("a1", "x", {}))
+    assert jobs[1].act(rollout_control, verb=verb, user="kim", reason="x", **given).get("failed")
+    ledger.transact(lambda transaction: expire(transaction, True) or transaction.save("a1", "x", {}))
+    done(jobs[1].act(rollout_control, verb=verb, user="kim", reason="x", **given))
+
+
 def members(ledger):
     return ledger.rehearse(lambda transaction: [member.owner["host"] for member in transaction.members()]) or []
 

@@ -712,6 +712,16 @@ def test_refused_plan_finishes_the_nodes_in_flight(act, refused):
     assert again.get("failed"), "a dry run says what is refused"
 
 
+def test_run_that_only_finishes_nodes_keeps_the_limits_that_an_operator_set(act):
+    leave(act.ledger)
+    said = {"verb": "set_budget", "user": "kim", "reason": "x", "policy": {"max_down": 3}}
+    act.ledger.transact(lambda transaction: transaction.append("control", run=transaction.view.run, **said))
+    for dummy in range(2):
+        assert not act(waves={}).get("failed")
+        view = act.ledger.view()
+        assert view.refused and view.policy["max_down"] == 3 and view.changed["max_down"]["now"] == 3
+
+
 def test_plan_that_is_good_again_is_whole(act):
     leave(act.ledger)
     act(max_down=0)

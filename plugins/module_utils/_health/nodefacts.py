@@ -71,8 +71,7 @@ def find_coherent_version(ctx):
     if model.item(ctx.system, "fabricmanager", "present"):
         found.append(strip_package_version(model.item(ctx.system, "fabricmanager", "version")))
     packages = model.item(ctx.audit, "versions", "driver_packages")
-    if isinstance(packages, dict):
-        found.extend(strip_package_version(version) for version in packages.values())
+    found.extend(map(strip_package_version, packages.values()) if isinstance(packages, dict) else [None])
     return found[0] if len(set(found)) == 1 else None
 
 

@@ -10,6 +10,7 @@ put back when it is killed.
 
 from __future__ import annotations
 
+import configparser
 import glob
 import os
 import re
@@ -46,6 +47,9 @@ REMOVE, STREAM = "!", "stream:"
 # Where metadata did not come: dnf's words for a mirror that does not answer, and for a cache that it lacks.
 NO_METADATA = re.compile(r"Failed to download metadata|Cannot download repomd|Cache-only enabled but no cache")
 FOREIGN = ("i686", "i386", "src", "nosrc")
+REPOSITORIES = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")  # dnf.conf(5), reposdir
+CONFIGURATION = "/etc/dnf/dnf.conf"
+CACHE_DIRECTORY = re.compile(r"(.+)-[0-9a-f]{16}")  # of one repository: its id, and a digest of its addresses
 ALL = "all"  # an option of ours: downloads are of packages that are installed too
 
 
@@ -294,12 +298,38 @@ class Dnf(Manager):
             start = "%s-%s." % (plain, version.split(":", 1)[-1])
             for path in sorted(glob.glob(self.path("/var/cache/dnf/*/packages", glob.escape(start) + "*.rpm"))):
                 its_arch = os.path.basename(path)[len(start) : -len(".rpm")]
-                if its_arch == arch or not arch and its_arch not in FOREIGN:
+                if (its_arch == arch or not arch and its_arch not in FOREIGN) and self.is_verified(path):
                     found[(name, version)] = path
         return found
 
+    def is_verified(self, path):
+        """Return whether an archive in dnf's cache is whole and signed as its repository demands.
+
+        dnf leaves an archive in its cache after a broken download, and after a signature that it refused.
+        """
+        options = ["--nosignature"]
+        if self.needs_signature(os.path.basename(os.path.dirname(os.path.dirname(path)))):
+            options = ["--define=_pkgverify_level all", "--define=_pkgverify_flags 0x0"]
+        return self.runner(["rpmkeys", "--checksig"] + options + [path], 300)[0] == 0
+
+    def needs_signature(self, cache_directory):
+        """Return whether the packages of a repository have to be signed: unless its ``gpgcheck`` is off."""
+        sections = configparser.ConfigParser(interpolation=None, strict=False)
+        paths = [path for name in REPOSITORIES for path in sorted(glob.glob(self.path(name, "*.repo")))]
+        for path in [self.path(CONFIGURATION)] + paths:
+            try:
+                sections.read_string(files.read_text(path) or "", path)
+            except configparser.Error:
+                continue
+        match = CACHE_DIRECTORY.fullmatch(cache_directory)
+        repository = match.group(1) if match else ""
+        if not sections.has_section(repository):
+            return True
+        default = sections.get("main", "gpgcheck", fallback="1")
+        return sections.get(repository, "gpgcheck", fallback=default).strip().lower() not in ("0", "no", "false", "off")
+
     def fetch(self, missing, index):
-        """By way of dnf's cache, which checks what comes."""
+        """By way of dnf's cache; what came is checked again, since dnf also leaves there what it refused."""
         why = "it did not come into dnf's cache"
         try:
             self.download([name_package(*item) for item in sorted(missing.items())])
@@ -307,7 +337,9 @@ class Dnf(Manager):
             why = str(exc)
         archives = self.cached(missing, index)
         wrong = dict(
-            (item, "it is not in dnf's cache, and %s" % why) for item in missing.items() if item not in archives
+            (item, "dnf's cache has no archive of it that passes its check, and %s" % why)
+            for item in missing.items()
+            if item not in archives
         )
         wrong.update(self.store.add(archives))
         return wrong

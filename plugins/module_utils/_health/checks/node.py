@@ -280,17 +280,18 @@ def check_room(ctx):
     unread = [path for path, dummy in ROOM if not any(name.startswith(path) for name in found)]
     unread += sorted(path for path, about in found.items() if not is_filesystem(about))
     problems = find_room_problems(ctx, [(path, about) for path, about in sorted(found.items()) if is_filesystem(about)])
-    if problems:
-        return (checks.fail if model.item(ctx.expect, "room") is True else checks.notice)(
-            problems,
-            [],
-            "There is no room for a change of the driver: %s. Remove old kernels, logs or archives (apt-get clean, "
-            "dnf clean packages), or mount it writable." % ("; ".join(problems),),
-        )
+    message = (
+        "There is no room for a change of the driver: %s. Remove old kernels, logs or archives (apt-get clean, "
+        "dnf clean packages), or mount it writable." % ("; ".join(problems),)
+    )
+    if problems and model.item(ctx.expect, "room") is True:
+        return checks.fail(problems, [], message)
     if unread:
         return checks.unknown(
             unread, [], "The free space of %s cannot be read. Run df on the node." % (", ".join(unread),)
         )
+    if problems:
+        return checks.notice(problems, [], message)
     return checks.good([], [])
 
 

@@ -418,6 +418,7 @@ def test_coherent_node_with_another_driver_has_one_finding():
         (("audit", "versions", "library"), None, ["driver.library", "driver.loaded", "driver.on_disk"]),
         (("audit", "versions", "library"), OTHER, ["driver.loaded", "driver.on_disk", "driver.versions_agree"]),
         (("audit", "versions", "driver_packages", "nvidia-smi"), OTHER, ["driver.loaded", "driver.packages"]),
+        (("audit", "versions", "driver_packages"), None, ["driver.loaded", "driver.on_disk", "driver.packages"]),
         (("audit", "versions", "loaded"), None, ["driver.loaded", "driver.on_disk"]),
     ],
 )

@@ -368,9 +368,12 @@ def dnf_server():
 class DnfRoot(Root):
     """A root directory for dnf, with one repository; it is a runner for :class:`_packages.dnf.Dnf` too."""
 
-    def __init__(self, base, packages, modules=None, updateinfo=None):
-        self.base, self.repository = base, base / "repository"
+    def __init__(self, base, packages, modules=None, updateinfo=None, signer=None, key=None):
+        """``signer`` signs the packages; ``key``, bytes, is the key that the machine trusts, None if it checks none."""
+        self.base, self.repository, self.key = base, base / "repository", key
         build_rpms(packages, self.repository)
+        if signer:
+            signer.sign_rpms(self.repository)
         call(["createrepo_c", "--quiet", str(self.repository)])
         if modules:
             (base / "modules.yaml").write_text("".join(modules), encoding="utf-8")
@@ -413,16 +416,20 @@ class DnfRoot(Root):
             "[main]\nenabled=1\nlocklist=%s\n" % self.locks, encoding="utf-8"
         )
         repository = (
-            "[cuda-rhel9-x86_64]\nname=cuda-rhel9-x86_64\nbaseurl=file://%s\nenabled=1\ngpgcheck=0\n" % self.repository
+            "[cuda-rhel9-x86_64]\nname=cuda-rhel9-x86_64\nbaseurl=file://%s\nenabled=1\ngpgcheck=%d\n"
+            % (self.repository, self.key is not None)
         )
+        if self.key is not None:
+            (self.root / "trusted.asc").write_bytes(self.key)
+            repository += "gpgkey=file://%s\n" % (self.root / "trusted.asc")
         (self.root / "etc/yum.repos.d/stub.repo").write_text(repository, encoding="utf-8")
 
     def __call__(self, argv, timeout=300):
         """Run dnf and rpm on the root; everything else is not there."""
         argv = list(argv)
         self.log.append(argv)
-        if argv[0] == "rpm":
-            return call(ROOT_OF_ITS_OWN + ["rpm", "--root", str(self.root)] + argv[1:], ok=None)
+        if argv[0] in ("rpm", "rpmkeys"):
+            return call(ROOT_OF_ITS_OWN + [argv[0], "--root", str(self.root)] + argv[1:], ok=None)
         assert argv[0] == "dnf", argv
         if self.broken and "-y" in argv and "module" not in argv:
             return self.with_a_broken_package(argv)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import shutil
@@ -287,6 +288,12 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(name="served")
 def _served(machine):
+    with serve(machine):
+        yield machine
+
+
+@contextlib.contextmanager
+def serve(machine):
     """The repository over HTTP on this machine, where downloads are downloads."""
     server = http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(Quiet, directory=str(machine.repository))
@@ -361,6 +368,58 @@ def test_driver_that_cannot_be_kept_is_not_replaced(served):
     with pytest.raises(ChangeFailed, match="cannot be kept"):
         changing.actor.carry_out(plan)
     assert versions(served) == before
+
+
+def test_truncated_archive_in_the_cache_is_not_kept(served):
+    run(served, version="575.57.08")
+    (archive,) = (served.root / "var/cache/dnf").glob("*/packages/libnvidia-ml-575*.rpm")
+    archive.write_bytes(archive.read_bytes()[:-20])
+    served.move("http://127.0.0.1:9")
+    manager = dnf.Dnf(served, root=str(served.root))
+    assert set(manager.keep({"libnvidia-ml": OLD, "libnvidia-cfg": OLD}, {})) == {"libnvidia-ml"}
+    assert store_of(served) == ["libnvidia-cfg-575.57.08-1.el9.x86_64.rpm"]
+
+
+@pytest.fixture(name="signers", scope="module")
+def _signers():
+    made = [repositories.Signer(name) for name in ("mirror <mirror@localhost>", "other <other@localhost>")]
+    yield made
+    for signer in made:
+        signer.close()
+
+
+@pytest.mark.parametrize("signs, kept", [("mirror", True), ("other", False), (None, False)])
+def test_only_a_package_that_passes_its_signature_check_is_kept(tmp_path, signers, signs, kept):
+    """dnf leaves a package that fails the check in its cache. From the store it would be installed unchecked."""
+    mirror, other = signers
+    packages = stubs.EL_BASE + stubs.redhat("575.57.08")
+    signer = {"mirror": mirror, "other": other}.get(signs)
+    machine = repositories.DnfRoot(tmp_path, packages, signer=signer, key=mirror.key())
+    with serve(machine):
+        manager = dnf.Dnf(machine, root=str(machine.root))
+        wrong = manager.keep({"libnvidia-ml": OLD}, {})
+        assert list((machine.root / "var/cache/dnf").glob("*/packages/libnvidia-ml-575*.rpm"))
+    assert (wrong == {}, bool(store_of(machine))) == (kept, kept)
+
+
+@pytest.mark.parametrize(
+    "main, repository, needed",
+    [
+        ("gpgcheck=1", "", True),
+        ("gpgcheck=1", "gpgcheck=0", False),
+        ("gpgcheck=0", "", False),
+        ("gpgcheck=0", "gpgcheck = True", True),
+        ("", "", True),
+        ("gpgcheck=0", None, True),
+    ],
+)
+def test_signature_is_needed_unless_the_repository_says_otherwise(machine, main, repository, needed):
+    (machine.root / "etc/dnf/dnf.conf").write_text("[main]\n%s\n" % main, encoding="utf-8")
+    text = "" if repository is None else "[cuda-rhel9-x86_64]\n%s\n" % repository
+    (machine.root / "etc/yum.repos.d/stub.repo").write_text(text, encoding="utf-8")
+    manager = dnf.Dnf(machine, root=str(machine.root))
+    assert manager.needs_signature("cuda-rhel9-x86_64-0123456789abcdef") is needed
+    assert manager.needs_signature("cuda-rhel9-x86_64"), "no cache of a repository"
 
 
 def test_no_disk_space_is_refused(machine):

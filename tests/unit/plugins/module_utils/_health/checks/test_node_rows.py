@@ -979,6 +979,12 @@ def test_room_that_was_not_read_is_unknown():
         assert said("node.room", {"system.filesystems": found}, limits={"room_var_min_mib": 0}) == "unknown"
 
 
+def test_full_file_system_beside_one_that_was_not_read_is_unknown():
+    found = {("system", "filesystems", "/usr"): None, ("system", "filesystems", "/var/cache"): FULL}
+    assert said("node.room", found) == "unknown"
+    assert said("node.room", found, expect={"room": True}) == "fail"
+
+
 def no_firmware(*findings):
     return {"audit.versions.gsp_firmware": [], "audit.findings": list(findings)}
 

@@ -415,9 +415,9 @@ class DnfRoot(Root):
         (self.root / "pluginconf/versionlock.conf").write_text(
             "[main]\nenabled=1\nlocklist=%s\n" % self.locks, encoding="utf-8"
         )
-        repository = (
-            "[cuda-rhel9-x86_64]\nname=cuda-rhel9-x86_64\nbaseurl=file://%s\nenabled=1\ngpgcheck=%d\n"
-            % (self.repository, self.key is not None)
+        repository = "[cuda-rhel9-x86_64]\nname=cuda-rhel9-x86_64\nbaseurl=file://%s\nenabled=1\ngpgcheck=%d\n" % (
+            self.repository,
+            self.key is not None,
         )
         if self.key is not None:
             (self.root / "trusted.asc").write_bytes(self.key)

@@ -140,6 +140,7 @@ def story(tmp_path_factory):
     return checked, first, second, third
 
 
+@pytest.mark.slow
 def test_check_mode_says_what_would_be_and_writes_nothing(story):
     recap, output, there = story[0]
     changed, failed = recap["one"]
@@ -152,6 +153,7 @@ def test_the_playbook_refuses_an_inventory_without_a_prometheus(tmp_path):
     assert recap == {"localhost": (0, 1)} and "No host of the inventory matches gpu_monitoring" in output
 
 
+@pytest.mark.slow
 def test_the_files_are_there_and_hold_what_the_inventory_says(story):
     recap, output, there = story[1]
     changed, failed = recap["one"]
@@ -176,6 +178,7 @@ def test_the_files_are_there_and_hold_what_the_inventory_says(story):
     assert SECRET not in output and "RackPowerNearLimit is left out" in output and "is not known" in output
 
 
+@pytest.mark.slow
 def test_password_of_the_scrape_is_in_its_files_and_in_no_output(story):
     """With -vvv Ansible prints what its callbacks, and with them AWX, get of each task at any verbosity."""
     dummy, output, there = story[1]
@@ -184,24 +187,28 @@ def test_password_of_the_scrape_is_in_its_files_and_in_no_output(story):
     assert SCRAPE_SECRET[:7] not in output, "promtool quotes the beginning of a value that it refuses"
 
 
+@pytest.mark.slow
 def test_user_and_password_of_prometheus_are_sent_and_in_no_output(story):
     dummy, output, requests = story[3]
     assert requests == ["Basic " + base64.b64encode(("u:" + SCRAPE_SECRET).encode()).decode()] * len(requests) != []
     assert SCRAPE_SECRET not in output
 
 
+@pytest.mark.slow
 def test_every_dashboard_is_there(story):
     names = {pathlib.PurePosixPath(name).name for name in story[1][2]["one"] if name.startswith("dashboards/")}
     assert names == {path.name for path in (ROOT / "roles/gpu_monitoring/files/dashboards").glob("*.json")}
     assert len(names) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host, word", [("threshold", "no_such"), ("scrape", "failed to validate"), ("nodes", "gpu-9")])
 def test_what_is_wrong_fails_for_its_host(story, host, word):
     recap, output, dummy = story[1]
     assert recap[host][1] == 1 and word in output
 
 
+@pytest.mark.slow
 def test_what_is_refused_leaves_the_old_files(story):
     there = story[1][2]
     assert there["threshold"] == {} and there["nodes"] == {}
@@ -228,12 +235,14 @@ def test_every_configuration_is_checked_before_it_takes_its_place():
     }
 
 
+@pytest.mark.slow
 def test_a_second_run_changes_nothing_and_proves_what_is_loaded(story):
     recap, output, before, after = story[2]
     assert recap["one"] == (0, 0) and before == after
     assert "dcgm-exporter: none of its series is there" in output
 
 
+@pytest.mark.slow
 def test_a_prometheus_without_the_rules_fails(story):
     recap, output, dummy, dummy_too = story[2]
     assert recap["elsewhere"][1] == 1 and "elsewhere: Prometheus at" in output

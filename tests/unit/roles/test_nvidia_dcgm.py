@@ -46,6 +46,7 @@ def lines(node, name):
     return node.file(name).read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_engine_and_exporter_from_nothing_to_a_proven_end(node):
     """Foreseen, done, nothing left to do."""
     foreseen = node.both("--check")
@@ -73,6 +74,7 @@ def test_engine_and_exporter_from_nothing_to_a_proven_end(node):
     assert (again.rc, again.changed) == (0, 0) and len(node.log) == calls, again.output
 
 
+@pytest.mark.slow
 def test_what_is_refused_changes_nothing(node):
     """Each with what was found and what was expected; the counters file that is there stays."""
     old = node.file(COUNTERS)
@@ -142,6 +144,7 @@ def test_what_is_refused_changes_nothing(node):
     assert node.log == [] and there(node) == {COUNTERS} and old.read_text() == "# old\n", result.output
 
 
+@pytest.mark.slow
 def test_what_the_proof_finds(node):
     """A GPU that is not seen; an engine that stands still, is down, or is older than the MIG layout; another form."""
     first, second = node.world.uuid(0), node.world.uuid(1)

@@ -68,6 +68,7 @@ def test_a_layout_that_is_named_in_no_way_or_in_two(node):
     assert node.asked("gpu_mig") == node.asked("gpu_mig", check=True) == [] and node.log == []
 
 
+@pytest.mark.slow
 def test_two_managers_at_boot(node):
     """Refused before the layout is written or made; or the other one is disabled, where the variable says so."""
     node.unit(MANAGER, "loaded", "active", "exited", "success", "enabled")
@@ -114,6 +115,7 @@ def test_the_layout_its_unit_and_the_drop_ins_are_written_once(node):
     assert other.rc == 0 and json.loads(layout.read_text()) == {"layout": by_gpu}, other.output
 
 
+@pytest.mark.slow
 def test_a_reset_is_the_variables_choice(node):
     """Without it no GPU is reset; with it those that wait are, and the layout is made after it."""
     node.answer(gpu_mig=WAITS)
@@ -133,6 +135,7 @@ def test_a_reset_is_the_variables_choice(node):
     )
 
 
+@pytest.mark.slow
 def test_the_cdi_file_follows_a_layout_that_changed(node):
     """Only then, only where the toolkit is, and a file that does not fit what NVML has fails the role."""
     toolkit = {"__nvidia_container_toolkit_program": str(node.root / "nvidia-ctk")}

@@ -82,6 +82,7 @@ def test_graph_and_list_have_all_nodes(ansible, cluster):
     assert "|  |--gpu-1" in ansible.inventory("-i", path, "--graph")[0]
 
 
+@pytest.mark.slow
 def test_the_cache_spares_the_server(ansible, cluster):
     cluster.answers(listing(node("gpu-1")))
     path = cluster.file(

@@ -116,6 +116,7 @@ def test_what_others_wrote_is_no_template(ansible, saved):
     assert evil in out and str(ansible.directory) not in out
 
 
+@pytest.mark.slow
 def test_the_cache_is_used_until_it_expires(ansible, saved):
     cache = {
         "cache": True,
@@ -131,6 +132,7 @@ def test_the_cache_is_used_until_it_expires(ansible, saved):
     )
 
 
+@pytest.mark.slow
 def test_a_cache_that_has_expired_or_is_damaged_is_not_used(ansible, saved):
     cache = ansible.directory / "cache"
     path = saved(cache=True, cache_plugin="ansible.builtin.jsonfile", cache_connection=str(cache), cache_timeout=3600)

@@ -67,7 +67,11 @@ def test_check_apply_check_apply(make, wheel):
         )
 
 
-@pytest.mark.parametrize("model", ["a100-sxm", "a100-80-sxm", "h100-sxm", "h200", "a30", "rtx-pro-6000"])
+@pytest.mark.parametrize(
+    "model",
+    ["a100-80-sxm", "rtx-pro-6000"]
+    + [pytest.param(model, marks=pytest.mark.slow) for model in ("a100-sxm", "h100-sxm", "h200", "a30")],
+)
 def test_every_layout_that_nvidia_ships_is_made_exported_and_recognized(make, model):
     shipped = boards.shipped("a100" if model == "a100-sxm" else model)
     shipped += [{"2g.12gb+me": 1}] if model == "a30" else []

@@ -119,12 +119,13 @@ MOUNTS = "/proc/self/mounts"
 
 
 def read_mounts(path=""):
-    """Return (mount point, type, options) of each mount of the node, in the order in which they were made."""
-    try:
-        with open(path or MOUNTS, encoding="utf-8", errors="surrogateescape") as stream:
-            rows = [line.split() for line in stream]
-    except OSError:
-        return []
+    """Return (mount point, type, options) of each mount of the node, in the order in which they were made.
+
+    Raises:
+        OSError: The table cannot be read.
+    """
+    with open(path or MOUNTS, encoding="utf-8", errors="surrogateescape") as stream:
+        rows = [line.split() for line in stream]
     plain = [[re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), word) for word in row] for row in rows]
     return [(row[1], row[2], row[3].split(",")) for row in plain if len(row) > 3]
 
@@ -163,7 +164,11 @@ def room(directory, statvfs=os.statvfs, mounts=None):
         return "the file system of %s cannot be asked: %s" % (place, exc)
     if found.f_flag & os.ST_RDONLY:
         return "the file system of %s is mounted read-only" % place
-    if is_in_memory(place, read_mounts() if mounts is None else mounts):
+    try:
+        mounts = read_mounts() if mounts is None else mounts
+    except OSError as exc:
+        return "it cannot be told whether a reboot removes %s: %s cannot be read: %s" % (place, MOUNTS, exc.strerror)
+    if is_in_memory(place, mounts):
         return "the file system of %s is in memory, and a reboot would remove what an upgrade keeps there" % place
     free = found.f_bavail * found.f_frsize
     if free < ROOM_BYTES:

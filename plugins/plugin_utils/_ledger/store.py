@@ -189,7 +189,10 @@ class Store:
                 "rollout_ledger is %s; expected an absolute path, such as sqlite:////var/lib/gpufleet/ledger.sqlite."
                 % (self.shown)
             )
-        mount = claim.find_mount(os.path.dirname(self.file), claim.read_mounts()) if self.sqlite else None
+        mounts = []
+        with contextlib.suppress(OSError):  # a controller without /proc, such as macOS
+            mounts = claim.read_mounts()
+        mount = claim.find_mount(os.path.dirname(self.file), mounts) if self.sqlite else None
         if mount and REMOTE.fullmatch(mount[1]):
             raise StoreError(
                 "The ledger %s is on %s, a file system over the network (%s), where the locks of SQLite do not hold. "

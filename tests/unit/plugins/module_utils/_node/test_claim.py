@@ -22,7 +22,7 @@ pytestmark = pytest.mark.pythons
 @pytest.fixture(autouse=True)
 def on_disk(monkeypatch):
     """The directories of tests count as those of a disk, also where /tmp is in memory."""
-    monkeypatch.setattr(claim, "MOUNTS", "/nowhere")
+    monkeypatch.setattr(claim, "MOUNTS", os.devnull)
 
 
 MINE = {"ledger": "l1", "rollout_id": "r1", "attempt": 2, "run": "b", "plan": "p", "controller": "ctl1"}
@@ -370,3 +370,9 @@ def test_last_change_is_kept_with_its_time_and_age(tmp_path):
     for text in ("{", "{}", json.dumps(dict(last, time="yesterday"))):
         (tmp_path / "state" / claim.LAST).write_text(text)
         assert claim.read_last(directory, 1000)[1]
+
+
+def test_state_directory_is_refused_where_the_mounts_cannot_be_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(claim, "MOUNTS", str(tmp_path / "none"))
+    why = claim.room(str(tmp_path), lambda path: ROOMY)
+    assert why.startswith("it cannot be told") and str(tmp_path / "none") in why

@@ -34,7 +34,7 @@ options:
 
 EXAMPLES = r"""
 ---
-- name: Look at the nodes
+- name: Check the nodes
   hosts: "{{ my_hosts | default('') | gpufleet.lifecycle.host_pattern('my_hosts') }}"
 """
 

@@ -94,7 +94,7 @@ def rulesets() -> t.List[t.Dict[str, t.Any]]:
             "name": "Alerts of GPU nodes",
             "hosts": "all",
             "sources": [source],
-            "rules": [*acting, rule("Say how the node is", EVIDENCE, every, False)],
+            "rules": [*acting, rule("Report the state of the node", EVIDENCE, every, False)],
         }
     ]
 

@@ -247,5 +247,5 @@ def test_the_playbook_monitoring_reaches_the_nodes_that_are_asked_for_alone(tmp_
     environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "collections"), ANSIBLE_HOME=str(tmp_path))
     words = ["-i", tmp_path / "inventory.json", playbook, "--list-hosts", *given]
     done = simulated_node.ansible_playbook(tmp_path, environment, *words)
-    (own,) = [part for part in done.stdout.split("play #") if "Have the GPU nodes write series of their own" in part]
+    (own,) = [part for part in done.stdout.split("play #") if "Install the textfile metrics of the GPU nodes" in part]
     assert sorted(line.strip() for line in own.splitlines() if line.startswith("      ")) == hosts, done.stdout

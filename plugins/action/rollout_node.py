@@ -25,7 +25,7 @@ class ActionModule(RolloutAction):
         if arguments["baseline"]:
             answer["baseline"] = ledger.last_document(database, name, "baseline")
         if arguments["undo"]:
-            undo, dummy = self.undone(arguments)
+            undo, dummy = self.undone(arguments, arguments["nodes"])
             found = layouts.before(
                 undo.rollout_id,
                 [node for node in undo.view().nodes.everything() if node.name in arguments["nodes"]],

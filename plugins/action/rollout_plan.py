@@ -74,7 +74,7 @@ class ActionModule(PlanningAction):
     def make_plan(self, task_vars: dict) -> dict:
         """Make a plan for the nodes and record it; in check mode, say what a real run would be refused for."""
         given = self.given
-        self.undo, broken_off = self.undone(given)
+        self.undo, broken_off = self.undone(given, given["audits"])
         undo = self.undo
         targets, kernels, wanted = self.find_wanted(bool(undo or broken_off or given["id"]))
         ledger = self.ledger(given, given["id"] or broken_off or self.make_id(targets, wanted))

@@ -9,12 +9,17 @@ Only rollout_gate and rollout_step connect to the node, for its claim and its co
 from __future__ import annotations
 
 import os
+import typing as t
 
 from ansible import constants as C
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, state, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import (
+    Ledger,
+    find_last_changes,
+    last_id,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID, LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, holds, options, plan, windows
@@ -115,8 +120,12 @@ class RolloutAction(NodeActionBase):
             arguments["ledger"],
         )
 
-    def undone(self, arguments):
-        """Return (ledger of the rollout to roll back, id of an interrupted rollback of it); None and "" if none."""
+    def undone(self, arguments, names):
+        """Return (ledger of the rollout to roll back, id of an interrupted rollback of it); None and "" if none.
+
+        Without rollback_of it is the last rollout if that is an interrupted rollback, else the last one that changed
+        the nodes NAMES. Nodes that were changed last by different rollouts are refused.
+        """
         wanted = arguments["undo"]
         if not wanted:
             return None, ""
@@ -131,6 +140,10 @@ class RolloutAction(NodeActionBase):
             raise plan.PlanError("There is no rollout to roll back in %s. Nothing was changed." % database.shown)
         ledger = self.ledger(arguments, rollout_id)
         view = ledger.view()
+        if wanted == "last" and not (view.undo and view.finished is None):
+            rollout_id = find_rollout_to_undo(find_last_changes(database, names)) or rollout_id
+            ledger = self.ledger(arguments, rollout_id)
+            view = ledger.view()
         if wanted == "last" and view.undo:
             if view.finished is not None:
                 raise plan.PlanError(
@@ -215,3 +228,26 @@ class RolloutAction(NodeActionBase):
         """Print the line of a transition, unless callback rollout_progress does."""
         if PROGRESS not in C.CALLBACKS_ENABLED:
             self.say(line)
+
+
+def find_rollout_to_undo(changes: t.Mapping[str, t.Sequence[str]]) -> str:
+    """Return the rollout that changed the nodes last; "" if none did.
+
+    CHANGES: as find_last_changes() returns them.
+
+    Raises:
+        PlanError: The nodes were changed last by different rollouts.
+    """
+    if len(changes) > 1:
+        raise plan.PlanError(
+            "The nodes were changed last by %d rollouts, and a rollback is of one. Nothing was changed. Run "
+            "gpufleet.lifecycle.rollback for each: %s."
+            % (
+                len(changes),
+                "; ".join(
+                    "-e rollback_of=%s -e rollback_hosts=%s" % (rollout_id, ",".join(names))
+                    for rollout_id, names in changes.items()
+                ),
+            )
+        )
+    return next(iter(changes), "")

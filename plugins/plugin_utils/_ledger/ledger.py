@@ -13,6 +13,7 @@ import dataclasses
 import datetime
 import json
 import time
+import typing as t
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
@@ -22,6 +23,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
     members,
     owner,
     state,
+    steps,
     store,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError, check_id, check_node
@@ -380,6 +382,36 @@ def last_id(database):
     return _scalar(
         database, sa.select(table.c.rollout_id).where(table.c.kind == "plan").order_by(table.c.id.desc()).limit(1)
     )
+
+
+def find_last_changes(database, names: t.Iterable[str]) -> t.Dict[str, t.List[str]]:
+    """Return {rollout id: those of NAMES that this rollout was the last to change}, the newest rollout first.
+
+    A node that no rollout changed is in none of the lists.
+    """
+    event, node = database.table["event"], database.table["node"]
+    newest = sa.func.max(event.c.id)
+    query = sa.select(event.c.rollout_id).where(event.c.kind == "plan")
+
+    def read(connection):
+        missing, found = set(names), {}
+        for rollout_id in (
+            connection.execute(query.group_by(event.c.rollout_id).order_by(newest.desc())).scalars().all()
+        ):
+            if not missing:
+                break
+            rows = sa.select(node.c.name, node.c.body).where(node.c.rollout_id == rollout_id, node.c.state != "pending")
+            changed = [
+                name
+                for name, body in connection.execute(rows)
+                if name in missing and steps.reached([step["name"] for step in json.loads(body)["steps"]])
+            ]
+            if changed:
+                found[rollout_id] = sorted(changed)
+                missing -= set(changed)
+        return found
+
+    return database.read(read, nothing={})
 
 
 def standing(database, name):

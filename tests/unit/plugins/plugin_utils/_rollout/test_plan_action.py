@@ -645,6 +645,58 @@ def test_a_rollback_that_is_over_is_not_undone_by_itself(act):
     assert not act(**dict(back, undo="r1")).get("failed")
 
 
+def upgrade_nodes(act, rollout_id, names):
+    """An upgrade that took these nodes through their install, and is over."""
+    ledger = open_ledger(act, rollout_id)
+    leave(ledger, names)
+
+    def install(transaction):
+        for name in names:
+            transaction.append("step", step="install", run="dead", node=name)
+            transaction.append("state", state="done", run="dead", node=name)
+        transaction.append("end", run="dead")
+
+    ledger.transact(install)
+
+
+def roll_back(act, names, **given):
+    return act(
+        names, **dict(dict(rollout_id="", target="", undo="last", audits={n: audit("2.0") for n in names}), **given)
+    )
+
+
+def test_rollback_is_of_the_rollout_that_changed_the_nodes_last(act):
+    upgrade_nodes(act, "first", "ab")
+    upgrade_nodes(act, "second", "cd")
+    upgrade_nodes(act, "third", "d")
+    for names, undone in (("ab", "first"), ("c", "second"), ("d", "third")):
+        made = roll_back(act, names, check=True)
+        assert not made.get("failed"), made.get("msg")
+        assert {made["nodes"][name]["to"] for name in names} == {"1.0"}
+        assert made["rollout_id"] == "rollback-" + undone
+
+
+def test_rollback_of_nodes_that_two_rollouts_changed_names_both(act):
+    upgrade_nodes(act, "first", "ab")
+    upgrade_nodes(act, "second", "c")
+    refused = roll_back(act, "abc")
+    assert refused["failed"] and "Nothing was changed" in refused["msg"]
+    for words in ("-e rollback_of=second -e rollback_hosts=c", "-e rollback_of=first -e rollback_hosts=a,b"):
+        assert words in refused["msg"]
+    assert not roll_back(act, "abc", undo="first", audits={name: audit("2.0") for name in "ab"}, check=True).get(
+        "failed"
+    )
+
+
+def test_rollout_that_only_planned_a_node_is_not_undone_for_it(act):
+    upgrade_nodes(act, "first", "a")
+    assert not act("ab", rollout_id="later", target="3.0", audits={n: audit("2.0") for n in "ab"}).get("failed")
+    act(plugin=rollout_report, end=True, rollout_id="later")
+    assert roll_back(act, "a", check=True)["rollout_id"] == "rollback-first"
+    refused = roll_back(act, "ac", check=True)
+    assert refused["failed"] and "first recorded no earlier version of c" in refused["msg"]
+
+
 def test_the_plan_says_in_which_schedulers_its_nodes_are_drained(act):
     made = act(
         "abc",

@@ -50,8 +50,8 @@ options:
     type: bool
     default: false
   undo:
-    description: The id of a rollout, or V(last) for the last one that changed O(nodes), of which to answer what MIG layouts
-      it found on O(nodes), as a plan with this C(rollout_undo) would take them back.
+    description: The id of a rollout, or V(last) for the last one that changed O(nodes), of which to answer what MIG
+      layouts it found on O(nodes), as a plan with this C(rollout_undo) would take them back.
     type: str
     default: ""
   nodes:

@@ -319,19 +319,11 @@ class Tree:
         """
         target = files.under(self.root, tree_archives.make_staging_path(self.name, self.version))
         os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
-        temporary = "%s.%d.tmp" % (target, os.getpid())
-        try:
+        with files.replace_whole(target) as temporary:
             if len(copies) == 1:
                 shutil.copyfile(copies[0], temporary)
             else:
                 trees.merge_archives(copies, temporary)
-            with open(temporary, "rb") as handle:
-                os.fsync(handle.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, target)
-        finally:
-            if os.path.exists(temporary):
-                os.unlink(temporary)
 
     def staged_holds(self, contents):
         """True when what is staged holds the same modules as some archives (kernel, member and size and digest of

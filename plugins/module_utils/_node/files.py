@@ -8,8 +8,10 @@ all.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from typing import Iterator
 
 MAX_LINKS = 40
 # Where the collection keeps what it keeps on a node.
@@ -172,6 +174,23 @@ def write_atomically(path: str, content: str | bytes, mode: int = 0o644) -> bool
         raise
     sync_directory(os.path.dirname(path) or ".")
     return True
+
+
+@contextlib.contextmanager
+def replace_whole(path: str, mode: int = 0o644) -> Iterator[str]:
+    """Yield the name of a file to make beside ``path``, which takes its place when the block ends without an error."""
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    if os.path.lexists(temporary):
+        os.unlink(temporary)  # of a run that was killed; it may be another name of what is copied
+    try:
+        yield temporary
+        with open(temporary, "rb") as handle:
+            os.fsync(handle.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    finally:
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
 
 
 def is_written(path: str, data: bytes, mode: int) -> bool:

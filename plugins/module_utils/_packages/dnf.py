@@ -10,7 +10,6 @@ put back when it is killed.
 
 from __future__ import annotations
 
-import configparser
 import glob
 import os
 import re
@@ -27,6 +26,7 @@ from .dnf_output import (
     parse_enabled,
     parse_index,
     parse_query,
+    parse_sections,
     parse_streams,
     parse_transaction,
     parse_unmet,
@@ -314,19 +314,20 @@ class Dnf(Manager):
 
     def needs_signature(self, cache_directory):
         """Return whether the packages of a repository have to be signed: unless its ``gpgcheck`` is off."""
-        sections = configparser.ConfigParser(interpolation=None, strict=False)
-        paths = [path for name in REPOSITORIES for path in sorted(glob.glob(self.path(name, "*.repo")))]
-        for path in [self.path(CONFIGURATION)] + paths:
-            try:
-                sections.read_string(files.read_text(path) or "", path)
-            except configparser.Error:
-                continue
         match = CACHE_DIRECTORY.fullmatch(cache_directory)
         repository = match.group(1) if match else ""
-        if not sections.has_section(repository):
-            return True
-        default = sections.get("main", "gpgcheck", fallback="1")
-        return sections.get(repository, "gpgcheck", fallback=default).strip().lower() not in ("0", "no", "false", "off")
+        default = self.read_sections(CONFIGURATION).get("main", {}).get("gpgcheck", "1")
+        values = [
+            sections[repository].get("gpgcheck", default)
+            for name in REPOSITORIES
+            for path in sorted(glob.glob(self.path(name, "*.repo")))
+            for sections in [self.read_sections(os.path.join(name, os.path.basename(path)))]
+            if repository in sections
+        ]
+        return not values or any(value.strip().lower() not in ("0", "no", "false", "off") for value in values)
+
+    def read_sections(self, path):
+        return parse_sections(files.read_text(self.path(path)) or "")
 
     def fetch(self, missing, index):
         """By way of dnf's cache; what came is checked again, since dnf also leaves there what it refused."""

@@ -2,13 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading what dnf (version 4) and rpm print: text in, data out.
+"""Parse what dnf (version 4) and rpm print, and dnf's configuration: text in, data out.
 
 Versions are ``[epoch:]version-release``; an epoch of 0 is left out, as dnf does.
 """
 
 from __future__ import annotations
 
+import configparser
 import re
 
 from .._node.dpkg import key_of, native_architecture
@@ -44,6 +45,20 @@ def join_version(epoch, version, release):
 def source_name(source_rpm):
     """nvidia-driver out of nvidia-driver-580.95.05-1.el9.src.rpm."""
     return re.sub(r"-[^-]+-[^-]+\.(no)?src\.rpm$", "", source_rpm)
+
+
+def parse_sections(text):
+    """Parse a file of dnf.conf(5) or of repositories: ``{section: {option: value}}``.
+
+    Returns:
+        Nothing of a file with a line that is none, or with a section twice: what dnf makes of it is not known.
+    """
+    parser = configparser.RawConfigParser(default_section="")
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return {}
+    return dict((name, dict(parser.items(name))) for name in parser.sections())
 
 
 def parse_query(text, locks=()):

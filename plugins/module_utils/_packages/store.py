@@ -126,18 +126,8 @@ class Store:
 
 def take_archive(path, target):
     """Link or copy an archive to its place in the store, where it appears whole or not at all."""
-    temporary = "%s.%d.tmp" % (target, os.getpid())
-    if os.path.lexists(temporary):
-        os.unlink(temporary)  # of a run that was killed; it may be another name of the archive itself
-    try:
+    with files.replace_whole(target) as temporary:
         try:
             os.link(path, temporary)
         except OSError:
             shutil.copyfile(path, temporary)
-            with open(temporary, "rb") as stream:
-                os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    finally:
-        if os.path.lexists(temporary):
-            os.unlink(temporary)

@@ -189,10 +189,7 @@ class Store:
                 "rollout_ledger is %s; expected an absolute path, such as sqlite:////var/lib/gpufleet/ledger.sqlite."
                 % (self.shown)
             )
-        mounts = []
-        with contextlib.suppress(OSError):  # a controller without /proc, such as macOS
-            mounts = claim.read_mounts()
-        mount = claim.find_mount(os.path.dirname(self.file), mounts) if self.sqlite else None
+        mount = claim.find_mount(os.path.dirname(self.file), self._read_mounts()) if self.sqlite else None
         if mount and REMOTE.fullmatch(mount[1]):
             raise StoreError(
                 "The ledger %s is on %s, a file system over the network (%s), where the locks of SQLite do not hold. "
@@ -241,6 +238,19 @@ class Store:
             return self.engine.connect()
         except (sa_exc.ArgumentError, TypeError, ValueError) as exc:  # the driver does not take a setting of the URL
             raise self._unusable(exc) from None
+
+    def _read_mounts(self):
+        """Return the mounts of the controller; none on one without /proc, such as macOS."""
+        if not os.path.isdir(os.path.dirname(claim.MOUNTS)):
+            return []
+        try:
+            return claim.read_mounts()
+        except OSError as exc:
+            raise StoreError(
+                "%s cannot be read: %s. Whether the ledger %s is on a file system over the network is not known. Mount "
+                "/proc on this controller, or set rollout_ledger to a database in PostgreSQL. Nothing was changed."
+                % (claim.MOUNTS, exc.strerror, self.shown)
+            ) from None
 
     def _connect_args(self):
         if self.sqlite:

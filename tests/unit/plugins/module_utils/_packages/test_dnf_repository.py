@@ -411,6 +411,12 @@ def test_only_a_package_that_passes_its_signature_check_is_kept(tmp_path, signer
         ("gpgcheck=0", "gpgcheck = True", True),
         ("", "", True),
         ("gpgcheck=0", None, True),
+        # what is written elsewhere is no default of dnf.conf, of two definitions the stricter one holds, and dnf does
+        # not read a file with a line that is none
+        ("gpgcheck=1", "[main]\ngpgcheck=0", True),
+        ("gpgcheck=1", "[DEFAULT]\ngpgcheck=0", True),
+        ("gpgcheck=1", "gpgcheck=1\n[cuda-rhel9-x86_64]\ngpgcheck=0", True),
+        ("gpgcheck=0", "gpgcheck=0\nno such line", True),
     ],
 )
 def test_signature_is_needed_unless_the_repository_says_otherwise(machine, main, repository, needed):

@@ -383,6 +383,17 @@ def test_file_over_the_network_is_no_ledger(tmp_path, monkeypatch, kind, fails):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mounts"]
 
 
+@pytest.mark.parametrize(("mounts", "fails"), [("none", True), ("none/none", False)])
+def test_ledger_is_refused_where_the_mounts_are_there_and_cannot_be_read(tmp_path, monkeypatch, mounts, fails):
+    """A controller without /proc has none to read."""
+    monkeypatch.setattr(claim, "MOUNTS", str(tmp_path / mounts))
+    if fails:
+        with pytest.raises(store.StoreError, match=r"cannot be read.*Nothing was changed"):
+            store.Store(store.default_url(str(tmp_path / "artifacts")))
+    else:
+        store.Store(store.default_url(str(tmp_path / "artifacts")))
+
+
 def test_the_file_is_its_owners_alone(tmp_path):
     Ledger(str(tmp_path), "r1").transact(lambda transaction: plan(transaction, "a"))
     assert os.stat(tmp_path / "rollouts" / "ledger.sqlite").st_mode & 0o777 == 0o600

@@ -178,7 +178,10 @@ def write_atomically(path: str, content: str | bytes, mode: int = 0o644) -> bool
 
 @contextlib.contextmanager
 def replace_whole(path: str, mode: int = 0o644) -> Iterator[str]:
-    """Yield the name of a file to make beside ``path``, which takes its place when the block ends without an error."""
+    """Yield the name of a file to make beside ``path``, which takes its place when the block ends without an error.
+
+    For directories that only root writes to: the file is opened again by its name.
+    """
     temporary = "%s.%d.tmp" % (path, os.getpid())
     if os.path.lexists(temporary):
         os.unlink(temporary)  # of a run that was killed; it may be another name of what is copied

@@ -68,14 +68,14 @@ class ActionModule(NodeActionBase):
         path = answer.get("path") or ""
         name = re.escape(os.path.basename(os.path.normpath(wanted)))
         if path and not (isinstance(path, str) and re.fullmatch(r"/(?:[^/\0-\37]+/)*%s(?:-[0-9]+)?" % name, path)):
-            return "it answered the path %s; expected %s" % (_host_answers.shorten(path), wanted)
+            return "it answered the path %s; expected %s" % (_host_answers.shorten_value(path), wanted)
         result.update(
             changed=bool(answer.get("changed")),
             path=path,
             newer=bool(answer.get("newer")),
             files=answer.get("files") or [],
         )
-        if path and not result["newer"] and result["files"] != _artifacts.listed(files):
+        if path and not result["newer"] and result["files"] != _artifacts.describe_files(files):
             return "%s holds other files than were sent. Look at the disk of that host" % (path,)
         return ""
 

@@ -54,7 +54,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
     _supports_async = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars or {})
         dummy, args = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         try:
@@ -64,7 +64,7 @@ class ActionModule(ActionBase):
         return result
 
     def write_report(self, args: dict) -> dict:
-        asked = catalog.asked(args)
+        asked = catalog.read_request(args)
         now = parse_time(args.get("time"))
         require_library()
         dest = os.path.abspath(args["dest"])
@@ -93,7 +93,7 @@ class ActionModule(ActionBase):
         }
 
     @classmethod
-    def refuse_unwritable(cls, dest):
+    def refuse_unwritable(cls, dest) -> None:
         """Refuse a directory that cannot be written to before Prometheus is asked, which may take minutes."""
         place = dest
         while not os.path.lexists(place):

@@ -37,7 +37,7 @@ class ActionModule(NodeActionBase):
     _supports_check_mode = True
     _supports_async = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars or {})
         dummy, args = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         self.node = str((task_vars or {}).get("inventory_hostname") or "localhost")
@@ -47,12 +47,12 @@ class ActionModule(NodeActionBase):
         agree = builders_agree(self, task_vars)
         result.update(changed=False, fetched=[], stored=[], archives=[])
         try:
-            result["archives"] = there = self.listed(
+            result["archives"] = there = self.read_archives(
                 {"directory": args["directory"], "versions": args["versions"], "path": path}, task_vars
             )
-            lacking = tree_archives.find_lacking(there, self.described(directory, args["versions"]))
+            lacking = tree_archives.find_lacking(there, self.describe_archives(directory, args["versions"]))
             self.fetch(directory, path, Record(args["ledger"], directory, agree).choose(lacking), result)
-            here = self.described(directory, args["versions"])
+            here = self.describe_archives(directory, args["versions"])
             self.store(directory, path, tree_archives.find_lacking(here, there), result, task_vars)
         except (ArchiveError, StoreError, AnsibleError, OSError) as exc:
             result["warnings"] = [
@@ -62,7 +62,7 @@ class ActionModule(NodeActionBase):
         result["changed"] = bool(result["fetched"] or result["stored"])
         return clean_result(result)
 
-    def listed(self, args, task_vars):
+    def read_archives(self, args, task_vars) -> list[dict]:
         try:
             answer = self.run_module(MODULE, args, task_vars)
         except AnsibleConnectionFailure as exc:
@@ -77,13 +77,13 @@ class ActionModule(NodeActionBase):
         return [archive._asdict() for archive in archives]
 
     @staticmethod
-    def described(directory, versions):
+    def describe_archives(directory, versions) -> list[dict]:
         try:
             return tree_archives.describe_archives(directory, versions)
         except OSError as exc:
             raise ArchiveError("%s on the controller cannot be read: %s" % (directory, exc.strerror)) from exc
 
-    def fetch(self, directory, path, archives, result):
+    def fetch(self, directory, path, archives, result) -> None:
         """Bring archives to the controller, one node at a time."""
         for item in archives:
             name = item["name"]
@@ -101,7 +101,7 @@ class ActionModule(NodeActionBase):
                 )
             result["fetched"].append(name)
 
-    def store(self, directory, path, archives, result, task_vars):
+    def store(self, directory, path, archives, result, task_vars) -> None:
         """Bring archives to the host."""
         names = [item["name"] for item in archives]
         if names and not self._task.check_mode:
@@ -110,5 +110,5 @@ class ActionModule(NodeActionBase):
                 raise ArchiveError(made.get("msg") or "%s cannot be written" % path)
         result["stored"] = names
 
-    def tell(self, holder):
+    def tell(self, holder) -> None:
         display.display("%s: waits for the module that node %s compiles or brings" % (self.node, holder), stderr=True)

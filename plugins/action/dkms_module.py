@@ -38,7 +38,7 @@ class ActionModule(NodeActionBase):
     _supports_check_mode = True
     _supports_async = True
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars)
         _controller.require()
         args = dict(self._task.args)
@@ -76,7 +76,7 @@ class ActionModule(NodeActionBase):
                 % (self.node, exc)
             ) from exc
 
-    def with_directory(self, directory, args, task_vars):
+    def with_directory(self, directory, args, task_vars) -> dict:
         """Ask the node what it needs, have at most one node compile a missing archive, bring the others, and run the
         module.
         """
@@ -126,18 +126,18 @@ class ActionModule(NodeActionBase):
             answer["changed"] = True
         return dict(answer, received=needed, waited_for=claims.waited_for)
 
-    def module(self, args, task_vars):
+    def module(self, args, task_vars) -> dict:
         """Ask the node what it needs. Where it needs nothing it does the work at once, which compiles nothing."""
         seconds = WORK * self.answer_s + int(args.get("lock_timeout_s") or LOCK_TIMEOUT_S)
         with _controller.limit(seconds, self.node):
             return self.run_module(MODULE, args, task_vars)
 
-    def tell(self, holder):
+    def tell(self, holder) -> None:
         display.display("%s: waits for the module that node %s compiles" % (self.node, holder), stderr=True)
 
-    def offer(self, directory, version):
+    def offer(self, directory, version) -> dict:
         """Return the options about the directory for the node."""
-        names = self.record.offered(directory, version)
+        names = self.record.list_offered(directory, version)
         sources = dict(
             (name, found)
             for name, found in ((name, tree_archives.read_source(os.path.join(directory, name))) for name in names)
@@ -146,14 +146,14 @@ class ActionModule(NodeActionBase):
         return dict({"archives_offered": names}, **({"archives_sources": sources} if sources else {}))
 
     @staticmethod
-    def stamp(directory, name):
+    def stamp(directory, name) -> int | None:
         """Tells an archive from one of the same name that took its place."""
         try:
             return os.stat(os.path.join(directory, name + ".sha256")).st_mtime_ns
         except OSError:
             return None
 
-    def bring(self, directory, names, store, task_vars):
+    def bring(self, directory, names, store, task_vars) -> dict | None:
         """Send archives, each before its digest; answers the failure, if one."""
         if not names:
             return None
@@ -162,7 +162,7 @@ class ActionModule(NodeActionBase):
             return None
         return dict(made, msg="%s: the archives could not be brought to %s: %s" % (self.node, store, made.get("msg")))
 
-    def keep(self, directory, version, compiles, held, compiled, store):
+    def keep(self, directory, version, compiles, held, compiled, store) -> list[str]:
         """Bring home what was compiled; answers warnings, for the node itself is well without it.
 
         COMPILES: the archives that the node said it would compile. HELD: those of them that no other node compiles.
@@ -190,7 +190,7 @@ class ActionModule(NodeActionBase):
                 warnings.append(self.not_kept(path, directory, exc))
         return warnings
 
-    def not_kept(self, what, directory, why):
+    def not_kept(self, what, directory, why) -> str:
         return (
             "%s: %s was compiled and could not be brought to %s on the controller, so that other nodes compile too: %s"
             % (self.node, what, directory, redaction.describe(why))

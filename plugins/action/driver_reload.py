@@ -64,7 +64,7 @@ class ActionModule(NodeActionBase):
             templar=self._templar,
             shared_loader_obj=self._shared_loader_obj,
         )
-        found, guard = action.get_shutdown_command, claim.guard(self.token())
+        found, guard = action.get_shutdown_command, claim.guard(self.find_token())
 
         def shutdown(*args, **kwargs):
             command = found(*args, **kwargs)
@@ -76,6 +76,6 @@ class ActionModule(NodeActionBase):
         action.get_system_boot_time = lambda *args, **kwargs: boot_id(read(*args, **kwargs))
         return action
 
-    def token(self):
+    def find_token(self):
         """The attempt of a rollout that this task belongs to; empty when it belongs to none."""
         return claim.of_environment(self._task.environment)

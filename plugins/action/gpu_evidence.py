@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action im
 
 
 class ActionModule(NvmlActionBase):
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
         dummy, args = self.validate_argument_spec(argument_spec=options.ARGUMENT_SPEC)
@@ -61,7 +61,7 @@ class ActionModule(NvmlActionBase):
         return result
 
     @staticmethod
-    def without(result, args, message, answer=None):
+    def without(result, args, message, answer=None) -> dict:
         """The result when there is no bundle."""
         result.update(bundle="", msg=message)
         if args["required"]:

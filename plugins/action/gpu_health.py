@@ -24,7 +24,7 @@ VERBOSE = 2
 VERDICT = ("health", "baseline")
 
 
-def position(baseline):
+def position(baseline) -> dict | None:
     """Return the position in the kernel log at which the baseline was taken: {"boot_id", "seq", "monotonic_us"}; None
     if the baseline does not have it.
     """
@@ -36,14 +36,14 @@ def position(baseline):
 
 
 class ActionModule(NvmlActionBase):
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
         dummy, args = self.validate_argument_spec(
             argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE
         )
         node = str(task_vars.get("inventory_hostname") or "localhost")
-        baseline, policy, tables = self.given(args, node)
+        baseline, policy, tables = self.load_inputs(args, node)
         request = {"timeout_s": args["timeout_s"]}
         since = args.get("since") or position(baseline)
         if since:
@@ -85,7 +85,7 @@ class ActionModule(NvmlActionBase):
                 del result["baseline"]
         return clean_result(result)
 
-    def given(self, args, node):
+    def load_inputs(self, args, node) -> tuple[dict | None, dict, dict]:
         """Baseline and policy of the task, and the collection's tables.
 
         What cannot be used is told before the node is asked anything.

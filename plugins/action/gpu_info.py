@@ -10,7 +10,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action im
 
 
 class ActionModule(NvmlActionBase):
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars)
         result.update(self.execute_nvml("gpufleet.lifecycle.gpu_info", self._task.args, task_vars))
         return result

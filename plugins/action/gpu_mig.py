@@ -33,13 +33,13 @@ class ActionModule(NvmlActionBase):
             raise AnsibleActionFail("%s: %s" % (node, problem))
         request = dict((name, args[name]) for name in PASSED if args.get(name) is not None)
         try:
-            request.update(self.wanted(args, node))
+            request.update(self.find_documents(args, node))
         except (config.ConfigError, baselines.BaselineProblem, _health.BaselineError, _judging.InputError) as exc:
             raise AnsibleActionFail("%s: %s; nothing was changed" % (node, exc)) from exc
         result.update(self.execute_nvml("gpufleet.lifecycle.gpu_mig", request, task_vars))
         return result
 
-    def wanted(self, args, node):
+    def find_documents(self, args, node) -> dict:
         """Return the options that replace a file or a baseline for the node.
 
         An unusable one is refused before the node is asked anything.
@@ -59,7 +59,7 @@ class ActionModule(NvmlActionBase):
             return {}
         document = args["config"]
         if args.get("config_file"):
-            document = _mig_file.read(self._loader.path_dwim(args["config_file"]))
+            document = _mig_file.read_mig_file(self._loader.path_dwim(args["config_file"]))
         config.choose(config.parse(document), args["config_name"])
         # Only the configuration that is wanted travels.
         return {

@@ -22,7 +22,7 @@ KEYS = ("uuid", "mig_mode_current", "applications_clocks_default_mhz") + tuple(
 )
 
 
-def needed(baseline):
+def cut_baseline(baseline) -> dict:
     """The BASELINE without all that the node does not need: kernel log, audit and readings are long."""
     gpus = [dict((key, gpu[key]) for key in KEYS if key in gpu) for gpu in baseline["snapshot"]["gpus"]]
     return {"schema": baseline["schema"], "node": baseline["node"], "snapshot": {"gpus": gpus}}
@@ -45,7 +45,7 @@ class ActionModule(NvmlActionBase):
             if given is not None and name not in ("baseline", "baseline_file")
         )
         if args["state"] == "restored":
-            request["baseline"] = needed(self.baseline(args, node))
+            request["baseline"] = cut_baseline(self.baseline(args, node))
         result.update(self.execute_nvml("gpufleet.lifecycle.gpu_settings", request, task_vars))
         return result
 

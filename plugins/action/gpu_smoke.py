@@ -36,10 +36,10 @@ def limits_of(policy):
     rules = policy_rules.complete(policy, IDENTS)
     ctx = verdict.context({}, None, rules, None, None, "adhoc", {}, None)
 
-    def limits(name):
+    def limits(name) -> dict:
         gpu = {"name": {"value": name, "rc": 0}}
 
-        def of(*keys):
+        def of(*keys) -> tuple:
             return tuple(policy_rules.find_limit(ctx, key, gpu) for key in keys)
 
         return {
@@ -51,7 +51,7 @@ def limits_of(policy):
     return limits
 
 
-def measured_elsewhere(nccl):
+def measured_elsewhere(nccl) -> dict[str, dict]:
     """The caller's results of NCCL as tests of the document."""
     return dict(
         (key, {"unit": "GB/s", "samples": nccl[name], "parameters": {}, "error": None})
@@ -63,14 +63,14 @@ def measured_elsewhere(nccl):
 class ActionModule(NvmlActionBase):
     INTERNAL = ("binding", "tests")
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
         dummy, args = self.validate_argument_spec(
             argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE
         )
         node = str(task_vars.get("inventory_hostname") or "localhost")
-        baseline, policy = self.given(args, node)
+        baseline, policy = self.load_inputs(args, node)
         answer = self.measure(args, baseline, policy, task_vars)
         if answer.get("failed") or "facts" not in answer:
             result.update(answer)
@@ -115,7 +115,7 @@ class ActionModule(NvmlActionBase):
                 result["health"] = _health.compact(health)
         return clean_result(result)
 
-    def measure(self, args, baseline, policy, task_vars):
+    def measure(self, args, baseline, policy, task_vars) -> dict:
         """The module's answer, with low rates measured again as often as the task says."""
         request = dict((name, args[name]) for name in options.NODE_OPTIONS if args.get(name) is not None)
         answer = self.execute_nvml("gpufleet.lifecycle.gpu_smoke", request, task_vars)
@@ -149,7 +149,7 @@ class ActionModule(NvmlActionBase):
             facts["smoke"]["nccl"] = nccl
         return answer
 
-    def given(self, args, node):
+    def load_inputs(self, args, node) -> tuple[dict | None, dict]:
         """Baseline and policy of the task. What cannot be used is told before the node is asked anything."""
         for name, least in (("retries", 0), ("timeout_s", 1), ("dcgm_timeout_s", 1)):
             if args.get(name) is not None and args[name] < least:

@@ -45,7 +45,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
     _supports_async = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars or {})
         dummy, args = self.validate_argument_spec(
             argument_spec=ARGUMENT_SPEC,
@@ -62,7 +62,7 @@ class ActionModule(ActionBase):
             else self.read_registered(names, args["variable"], task_vars or {})
         )
         results = _answers.accept_all("gpu_health", results)
-        asked = {key: text.line(value) for key, value in args["asked"].items() if value not in (None, "", [], {})}
+        asked = {key: text.one_line(value) for key, value in args["asked"].items() if value not in (None, "", [], {})}
         doc = precheck.build_document(names, results, args["fail_on"], asked, time)
 
         dest, kept = self.choose_directory(args, (task_vars or {}).get("groups") or {})
@@ -92,7 +92,7 @@ class ActionModule(ActionBase):
             result.update(failed=True, msg=doc["twins"])
         lacks = ["%s %s." % (name, node["lacks"]) for name, node in doc["nodes"].items() if node.get("lacks")]
         if lacks and "fail" in args["fail_on"]:
-            more = ["And %s, see the report." % text.count(len(lacks) - 3, "more node")] if len(lacks) > 3 else []
+            more = ["And %s, see the report." % text.count_noun(len(lacks) - 3, "more node")] if len(lacks) > 3 else []
             result.update(failed=True, msg=" ".join([doc["twins"]] * bool(doc["twins"]) + lacks[:3] + more))
         return result
 
@@ -110,7 +110,7 @@ class ActionModule(ActionBase):
             return dest, []
         return os.path.join(dest, LIMITED), [
             "the report in %s knows %s of the inventory and stays as it is"
-            % (dest, text.count(len(others), "other node"))
+            % (dest, text.count_noun(len(others), "other node"))
         ]
 
     @staticmethod

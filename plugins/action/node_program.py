@@ -25,7 +25,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
     _supports_async = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars or {})
         dummy, args = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         node = str((task_vars or {}).get("inventory_hostname") or "localhost")
@@ -48,7 +48,7 @@ class ActionModule(ActionBase):
         result.pop("diff", None)
         return clean_result(result)
 
-    def copy(self, content, dest, mode, task_vars):
+    def copy(self, content, dest, mode, task_vars) -> dict:
         """The result of writing CONTENT to DEST of the node."""
         descriptor, path = tempfile.mkstemp(dir=constants.DEFAULT_LOCAL_TMP, prefix="gpufleet-node-")
         try:

@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_control impo
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import EXPECTED, RolloutAction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats, publish, report
@@ -24,7 +24,7 @@ class ActionModule(RolloutAction):
     )
     EXPECTED = EXPECTED + (control.ControlError,)
 
-    def act(self, arguments, task_vars):
+    def act(self, arguments, task_vars) -> dict:
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
         rollout_id = arguments["rollout_id"] or last_id(database)
         if not rollout_id:
@@ -32,15 +32,15 @@ class ActionModule(RolloutAction):
         ledger = self.ledger(arguments, rollout_id)
         request = dict(arguments, user=arguments["user"] or getpass.getuser())
 
-        def write(transaction):
+        def write(transaction) -> list[str]:
             if transaction.view.run is None:
                 raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
             now = transaction.clock()
-            if members.shared(transaction.owner):
+            if members.is_shared(transaction.owner):
                 running = bool(members.find_at_work(transaction, now))
             else:
-                running = owner.running(transaction.owner, now)
-            events, lines = control.events(transaction.view, dict(request, now=now, running=running))
+                running = owner.is_running(transaction.owner, now)
+            events, lines = control.decide_events(transaction.view, dict(request, now=now, running=running))
             if self.check:
                 return lines
             for fields in events:
@@ -55,8 +55,10 @@ class ActionModule(RolloutAction):
         found, dummy, parts = ledger.controllers()
         view = ledger.view()
         over = view.finished is not None or not ledger.running()
-        doc = report.build_document(view, over, timestamp(ledger.store.clock()), before=publish.read_done_nodes(ledger))
-        lines = lines + formats.render_table(doc) + control.standing(view, found, owner.describe, parts)
+        doc = report.build_document(
+            view, over, format_time(ledger.store.clock()), before=publish.read_done_nodes(ledger)
+        )
+        lines = lines + formats.render_table(doc) + control.standing(view, found, owner.describe_owner, parts)
         for line in lines:
             self.say(line)
         # No host changes, but the rollout does.
@@ -70,9 +72,9 @@ class ActionModule(RolloutAction):
         }
 
     @staticmethod
-    def end(transaction, rollout_id, request):
+    def end(transaction, rollout_id, request) -> str:
         view = transaction.view
-        if not members.shared(transaction.owner):
+        if not members.is_shared(transaction.owner):
             raise owner.OwnerError(
                 "Rollout %s was planned for one controller, whose run ends it; expected one that "
                 "gpufleet.lifecycle.plan has planned. Use rollout_verb=stop to keep further nodes from starting."
@@ -89,30 +91,30 @@ class ActionModule(RolloutAction):
                     rollout_id,
                     len(living),
                     "" if len(living) == 1 else "s",
-                    owner.listed(owner.describe(member.owner) for member in living),
+                    owner.list_names(owner.describe_owner(member.owner) for member in living),
                 )
             )
         transaction.append("end", run=view.run)
         return "Ended by %s: %s." % (request["user"], request["reason"])
 
     @staticmethod
-    def break_lock(transaction, rollout_id, request):
+    def break_lock(transaction, rollout_id, request) -> str:
         found = transaction.owner
         if found is None or found.get("ended"):
             raise owner.OwnerError("No controller runs rollout %s: there is no lock to break." % rollout_id)
-        if members.shared(found):
+        if members.is_shared(found):
             raise owner.OwnerError(
                 "Rollout %s was planned for several controllers, and none of them holds a lock on it. A member that is "
                 "gone keeps its hosts for %d s after its last heartbeat: run its job again then. To keep further "
                 "nodes from starting, use rollout_verb=pause or stop." % (rollout_id, members.LEASE_S)
             )
         now = transaction.clock()
-        why = owner.refusal(rollout_id, found, [], True, now, break_lock=True)
+        why = owner.explain_refusal(rollout_id, found, [], True, now, break_lock=True)
         if why:
             raise owner.OwnerError(why)
-        transaction.hold(dict(found, ended=timestamp(now), broken="%s: %s" % (request["user"], request["reason"])))
+        transaction.hold(dict(found, ended=format_time(now), broken="%s: %s" % (request["user"], request["reason"])))
         return "The lock of %s is broken by %s: %s." % (
-            owner.describe(found["owner"]),
+            owner.describe_owner(found["owner"]),
             request["user"],
             request["reason"],
         )

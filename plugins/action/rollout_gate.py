@@ -92,8 +92,8 @@ class ActionModule(RolloutAction):
         deadline = time.monotonic() + patience
         while True:
             if self.check:
-                answer = ledger.rehearse(lambda transaction: requests.foresee(transaction, request))
-                answer = answer or requests.foresee(None, request)
+                answer = ledger.rehearse(lambda transaction: requests.foresee_answer(transaction, request))
+                answer = answer or requests.foresee_answer(None, request)
             else:
                 # A node that waits looks first, which keeps no other from asking.
                 answer = self.find_wait(ledger, request) if waited else None
@@ -115,8 +115,8 @@ class ActionModule(RolloutAction):
         """Return the answer of one transaction, which records what follows from it. It needs the ledger's lock."""
         queried = self.ask_hold_queries(ledger, request)
 
-        def work(transaction):
-            answer = requests.answer(transaction, ledger.rollout_id, request, queried)
+        def work(transaction) -> dict:
+            answer = requests.answer_request(transaction, ledger.rollout_id, request, queried)
             return dict(answer, brakes=report.list_brakes(transaction.view))
 
         answer = ledger.transact(work)
@@ -128,7 +128,7 @@ class ActionModule(RolloutAction):
     def find_wait(self, ledger, request: Request) -> t.Optional[Answer]:
         """Return the answer wait without a lock and without a record; None if the node has to ask."""
 
-        def work(transaction):
+        def work(transaction) -> dict | None:
             answer = requests.find_wait(transaction, ledger.rollout_id, request)
             return answer and dict(answer, brakes=report.list_brakes(transaction.view))
 
@@ -145,9 +145,9 @@ class ActionModule(RolloutAction):
         queries = [query for query in given if query["name"] in (names or [])]
         if not queries:
             return None
-        holds.check(queries)
+        holds.check_queries(queries)
         ledger.store.rest()
-        return holds.answers(ledger.path("holds.lock"), queries, request.options["hold_age_s"])
+        return holds.find_answers(ledger.path("holds.lock"), queries, request.options["hold_age_s"])
 
     def print_answer(self, answer: Answer, turn: int) -> None:
         """Print the answer, and the step that it opened; of a node that waits, the first answer alone."""
@@ -159,7 +159,7 @@ class ActionModule(RolloutAction):
 
     def print_waiting(self, ledger, node: str, reason: str) -> None:
         """Print a line about all nodes once in a while, by the first waiting node that is due."""
-        me, now = owner.describe(self.controller()), time.time()
+        me, now = owner.describe_owner(self.controller()), time.time()
         if self.kept(ledger, "waiting.lock", lambda before: requests.is_line_due(before, me, now)):
             count = report.describe_counts({"counts": ledger.look(report.count_states)})
             self.say("rollout %s: %s; %s waits: %s" % (ledger.rollout_id, count, node, reason))

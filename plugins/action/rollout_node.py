@@ -16,19 +16,19 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks impor
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
-    def act(self, arguments, task_vars):
+    def act(self, arguments, task_vars) -> dict:
         name = check_node(str(task_vars.get("inventory_hostname") or "localhost"))
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
-        ledger_id, states = ledger.standing(database, name)
+        ledger_id, states = ledger.find_states_of_node(database, name)
         marks = arguments["marks"] if "claim" in arguments["marks"] or not arguments["marks"].get("unreachable") else {}
         answer = {"held": flight.explain_holder(marks, states, ledger_id), "states": states}
         if arguments["baseline"]:
             answer["baseline"] = ledger.last_document(database, name, "baseline")
         if arguments["undo"]:
             undo, dummy = self.undone(arguments, arguments["nodes"])
-            found = layouts.before(
+            found = layouts.find_layouts_before(
                 undo.rollout_id,
-                [node for node in undo.view().nodes.everything() if node.name in arguments["nodes"]],
+                [node for node in undo.view().nodes.list_all() if node.name in arguments["nodes"]],
                 lambda node: undo.load(node, "baseline"),
             )
             answer["layouts_before"] = {node: layout["layout"] for node, layout in found.items()}

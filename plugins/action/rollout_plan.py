@@ -82,7 +82,7 @@ class ActionModule(PlanningAction):
             self.require_shared_ledger(ledger)
         # A rollback does not compare the number of GPUs with that of others, since a loss may be the reason for it.
         told = {name for name, expect in given["expected"].items() if _peers.is_told(expect)}
-        counts = probes.gpus(given["audits"])
+        counts = probes.count_gpus(given["audits"])
         lacks = {} if undo else _peers.fewer(counts, told)
         peers = _peers.own(counts) if undo else _peers.expectation(counts)
         try:
@@ -91,13 +91,13 @@ class ActionModule(PlanningAction):
             places = {}  # the plan refuses it, but not the nodes in flight
         probed = self.make_probes(ledger, places, peers, lacks)
 
-        def make(view, now):
+        def make(view, now) -> plan.Plan:
             if self.refused:
                 raise plan.PlanError(self.refused)
             policy = self.make_policy(task_vars, len(probed))
             named, per_stratum = given["canaries"], given["canaries_per_stratum"]
             more = (targets, per_stratum, given["abandon"], kernels, wanted)
-            made = plan.build(given["version"], probed, policy, view, named, *more)
+            made = plan.build_plan(given["version"], probed, policy, view, named, *more)
             require_room(made, now)
             made.policy["approved"] = approve_plan(given, made)
             if not given["hand_over"]:
@@ -108,7 +108,7 @@ class ActionModule(PlanningAction):
         ledger.look(lambda view: joining.require_compatible(view, _collection.version(), given["hand_over"]))
         inventory = (task_vars.get("groups") or {}).get("all")
         ledger.look(lambda view: joining.refuse_other_inventory(view, inventory))
-        if self.check or not ledger.look(lambda view: plan.unfinished(view, probed)):
+        if self.check or not ledger.look(lambda view: plan.find_unfinished(view, probed)):
             made = ledger.look(lambda view: make(view, now))
         if self.check:
             refused = self.find_refusal(ledger, made)
@@ -141,14 +141,14 @@ class ActionModule(PlanningAction):
         self.given.update(start)
         self.find_domains(task_vars)
         layouts.refuse_unfit(self.given["layout_looks"])
-        holds.check(self.given["hold_queries"])
-        webhook.check(self.given["webhook"])
+        holds.check_queries(self.given["hold_queries"])
+        webhook.check_webhook(self.given["webhook"])
         given = {key: start[key] for key in options.LIMITS if key != "waves" or self.given["mode"] == "waves"}
-        return limits.complete(dict(given, holds=holds.wanted(start["hold_queries"])), count)
+        return limits.complete_policy(dict(given, holds=holds.strip_queries(start["hold_queries"])), count)
 
     def describe_plan(self, ledger: Ledger, made: plan.Plan, refused: str) -> t.List[str]:
         """Return the plan as lines to print, with the next step. REFUSED: why a real run would be refused."""
-        lines = plan_text.describe(made, ledger.rollout_id, publish.estimate_node(ledger, made.policy["node_s"]))
+        lines = plan_text.describe_plan(made, ledger.rollout_id, publish.estimate_node(ledger, made.policy["node_s"]))
         if self.given["schedulers"]:
             lines[1:1] = ["  " + line for line in plan_text.describe_drains(self.given["schedulers"], made.order)]
         if made.policy["approved"] == "" and not self.given["hand_over"]:
@@ -186,31 +186,31 @@ class ActionModule(PlanningAction):
             if not options.is_empty(self.given["policy"].get(options.PREFIX + key))
         }
         # Each controller asks the queries, and the role reads what becomes of a node that fails from its own variable.
-        given.update(holds=holds.wanted(start["hold_queries"]), on_failure=start["on_failure"])
+        given.update(holds=holds.strip_queries(start["hold_queries"]), on_failure=start["on_failure"])
 
-        def joinable(view, shared):
-            joining.refuse(ledger.rollout_id, view, shared)
+        def joinable(view, shared) -> None:
+            joining.refuse_join(ledger.rollout_id, view, shared)
             joining.require_compatible(view, _collection.version(), shared)
 
-        joinable(view, members.shared(record))
-        planned = ledger.planned(view.run)
-        refused, places = joining.disagreement(view, self.given["approve"], given), {}
+        joinable(view, members.is_shared(record))
+        planned = ledger.load_plan_event(view.run)
+        refused, places = joining.find_disagreement(view, self.given["approve"], given), {}
         try:
             places = self.find_domains(task_vars)
-            webhook.check(start["webhook"])
+            webhook.check_webhook(start["webhook"])
         except REFUSALS as exc:
             refused = refused or str(exc)
         probed = self.make_probes(ledger, places, planned["peers"], {})
-        foreseen = joining.part(view, planned, probed)[0]
+        foreseen = joining.plan_part(view, planned, probed)[0]
         refused = self.refused or refused or self.find_misfit(foreseen, task_vars)
         # Nodes that a dead member left in flight are finished, also if this run may not join with the others.
-        unfinished = joining.unfinished(view, probed) if refused else None
+        unfinished = joining.find_unfinished(view, probed) if refused else None
         if refused and (self.check or not unfinished):
             raise plan.PlanError(refused)
         member, abandon = uuid.uuid4().hex, self.given["abandon"]
 
-        def work(transaction):
-            joinable(transaction.view, members.shared(transaction.owner))
+        def work(transaction) -> tuple[plan.Plan, int]:
+            joinable(transaction.view, members.is_shared(transaction.owner))
             if transaction.view.run != view.run:
                 raise plan.PlanError(
                     "Rollout %s was planned again at this moment. Run it again. Nothing was changed."
@@ -220,9 +220,9 @@ class ActionModule(PlanningAction):
             now = transaction.clock()
             names = [name for name in self.given["audits"] if transaction.view.nodes.get(name) is not None]
             names = [name for name in names if unfinished is None or name in unfinished]
-            members.join(transaction, member, names, self.identity, now, self.given["break_lock"])
+            members.add_member(transaction, member, names, self.identity, now, self.given["break_lock"])
             owner.require_free(transaction, names, self.identity, now, self.given["break_lock"], abandon=abandon)
-            made, changed = joining.part(transaction.view, planned, [one for one in probed if one.name in names])
+            made, changed = joining.plan_part(transaction.view, planned, [one for one in probed if one.name in names])
             made = dataclasses.replace(made, refused=refused)
             for name, one in self.find_replaced_claims(transaction, ledger, made).items():
                 transaction.save(name, claims.OVER, one)
@@ -230,7 +230,7 @@ class ActionModule(PlanningAction):
                 "join",
                 run=view.run,
                 member=member,
-                by=owner.describe(self.identity),
+                by=owner.describe_owner(self.identity),
                 hosts=len(names),
                 nodes=changed,
                 approved=bool(self.given["approve"].strip()) and not refused,
@@ -249,7 +249,7 @@ class ActionModule(PlanningAction):
             made, total = ledger.transact(work)
             self.tell(ledger, self.given, now=True)
         left_out = [name for name in self.given["audits"] if view.nodes.get(name) is None]
-        lines = joining.lines(made, ledger.rollout_id, total, left_out)
+        lines = joining.describe_join(made, ledger.rollout_id, total, left_out)
         if why:
             lines.append("  refused: %s" % why)
         elif refused:
@@ -268,12 +268,12 @@ class ActionModule(PlanningAction):
     def claim_rollout(self, transaction: t.Any, ledger: Ledger, run: t.Optional[str], names: t.List[str]) -> None:
         """Take the rollout for this controller, with nodes by NAMES; refuse what another controller has."""
         breaks, abandon = self.given["break_lock"], self.given["abandon"]
-        owner.claim(transaction, ledger.rollout_id, run, names, self.identity, breaks, abandon=abandon)
+        owner.claim_rollout(transaction, ledger.rollout_id, run, names, self.identity, breaks, abandon=abandon)
 
     def find_refusal(self, ledger: Ledger, made: plan.Plan) -> str:
         """Return why a real run would be refused (its lock, other rollouts, claims on nodes); empty if it would not."""
 
-        def claim(transaction):
+        def claim(transaction) -> bool:
             self.require_alone(transaction)
             self.claim_rollout(transaction, ledger, None, list(self.given["audits"]))
             self.find_replaced_claims(transaction, ledger, made)
@@ -304,7 +304,7 @@ class ActionModule(PlanningAction):
         _controller.require()
         joining.require_compatible(transaction.view, _collection.version(), self.given["hand_over"])
         self.require_alone(transaction)
-        unfinished = [] if self.given["hand_over"] else plan.unfinished(transaction.view, probed)
+        unfinished = [] if self.given["hand_over"] else plan.find_unfinished(transaction.view, probed)
 
         undo = self.undo.rollout_id if self.undo else None
         try:
@@ -316,7 +316,7 @@ class ActionModule(PlanningAction):
             if not unfinished:
                 raise
             self.claim_rollout(transaction, ledger, run, unfinished)
-            made = plan.finish(probed, transaction.view, str(exc))
+            made = plan.plan_finish(probed, transaction.view, str(exc))
             if not made.order:
                 raise
             undo = transaction.view.undo
@@ -333,10 +333,10 @@ class ActionModule(PlanningAction):
             job=self.identity.get("job"),
             peers=peers,
             collection=_collection.version() or None,
-            **plan.event(made, ledger.rollout_id),
+            **plan.make_event(made, ledger.rollout_id),
         )
         if self.given["hand_over"]:
-            transaction.hold(members.unowned(run, transaction.clock()))
+            transaction.hold(members.make_shared_record(run, transaction.clock()))
         if not made.order:
             transaction.append("end", run=run)
         return made
@@ -364,12 +364,16 @@ class ActionModule(PlanningAction):
         """Return the MIG layouts by node: those given, or those that another rollout found before its changes."""
         if self.undo is not None:
             nodes = list(self.read_undone_nodes().values())
-            return layouts.before(self.undo.rollout_id, nodes, lambda name: self.undo.load(name, "baseline"))
-        return layouts.wanted(self.given["layouts"], lambda path: _mig_file.read(self._loader.path_dwim(path)))
+            return layouts.find_layouts_before(
+                self.undo.rollout_id, nodes, lambda name: self.undo.load(name, "baseline")
+            )
+        return layouts.find_layouts(
+            self.given["layouts"], lambda path: _mig_file.read_mig_file(self._loader.path_dwim(path))
+        )
 
     def read_undone_nodes(self) -> t.Dict[str, state.Node]:
         """Return the nodes of this run, by name, as the rollout that is rolled back left them."""
-        return {node.name: node for node in self.undo.view().nodes.everything() if node.name in self.given["audits"]}
+        return {node.name: node for node in self.undo.view().nodes.list_all() if node.name in self.given["audits"]}
 
     def make_id(self, targets: t.Mapping[str, str], wanted: t.Mapping[str, dict]) -> str:
         """Return the name of a rollout that was given none, so that the next run of the same change finds it."""

@@ -27,7 +27,7 @@ class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
     VARIABLES = dict(options.VARIABLES, dest="rollout_report_dir")
 
-    def act(self, arguments, task_vars):
+    def act(self, arguments, task_vars) -> dict:
         if arguments["end"] and self.check:
             return self.preview(arguments, task_vars)
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
@@ -37,7 +37,7 @@ class ActionModule(RolloutAction):
         ledger = self.ledger(arguments, rollout_id)
         if ledger.look(lambda view: view.run) is None:
             raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
-        several = members.shared(ledger.owner())
+        several = members.is_shared(ledger.owner())
         part = None
         if arguments["end"]:
             doc, part, over = self.close_run(ledger, arguments)
@@ -69,13 +69,13 @@ class ActionModule(RolloutAction):
         if arguments["dest"] and not self.check:
             dest = os.path.expanduser(arguments["dest"])
             if story is None:
-                doc, story = publish.gather(ledger, over)
+                doc, story = publish.gather_document(ledger, over)
             files.write(dest, publish.render_files(doc, story))
         if arguments["fail_unless_complete"] and doc["verdict"] != "complete":
             result.update(failed=True, msg=self.describe_verdict(ledger, doc))
         return result
 
-    def preview(self, arguments, task_vars):
+    def preview(self, arguments, task_vars) -> dict:
         """Return what a run would install and leave out, in check mode, which has no rollout to report."""
         lines = formats.preview_packages(_answers.accept_all("driver_packages", arguments["previews"]))
         for line in lines:
@@ -88,39 +88,39 @@ class ActionModule(RolloutAction):
         }
 
     @staticmethod
-    def is_over(ledger, several, between_jobs):
+    def is_over(ledger, several, between_jobs) -> bool:
         """Return True if the rollout is judged as one that is over."""
-        finished, stops = ledger.look(lambda view: (view.finished is not None, gate.stops(view)))
+        finished, stops = ledger.look(lambda view: (view.finished is not None, gate.has_stopped(view)))
         return finished or not (between_jobs and several and not stops or ledger.running())
 
     @staticmethod
-    def end_if_nothing_is_left(ledger):
+    def end_if_nothing_is_left(ledger) -> None:
         """End a rollout of several controllers that has nothing left to do and no living member.
 
         Its last member ends it, unless its process was killed before, or an operator skipped the last nodes.
         """
 
-        def may_end(view):
+        def may_end(view) -> bool:
             return view.finished is None and state.nothing_left(view)
 
-        def work(transaction):
-            if may_end(transaction.view) and not members.living(transaction):
+        def work(transaction) -> None:
+            if may_end(transaction.view) and not members.find_living(transaction):
                 transaction.append("end", run=transaction.view.run)
 
         if ledger.look(may_end):
             ledger.transact(work)
 
-    def read_current(self, ledger, over, written):
+    def read_current(self, ledger, over, written) -> tuple:
         """Return the report as it is now, and its timeline if it was made on the way.
 
         WRITTEN: this run has written the files. Others may be missing, or older than what other controllers did since.
         """
         if self.check or (written and os.path.exists(ledger.path(publish.NAMES["html"]))):
             return publish.try_gather(ledger, display.warning, over)
-        return publish.refresh(ledger, True, complain=display.warning, ended=over), None
+        return publish.refresh_files(ledger, True, complain=display.warning, ended=over), None
 
     @staticmethod
-    def describe_verdict(ledger, doc):
+    def describe_verdict(ledger, doc) -> str:
         return "Rollout %s to %s is %s (%s). The report is %s." % (
             ledger.rollout_id,
             doc["target"],
@@ -130,9 +130,9 @@ class ActionModule(RolloutAction):
         )
 
     @staticmethod
-    def answer_without_report(ledger, arguments):
+    def answer_without_report(ledger, arguments) -> dict:
         """Return the result without a report: the verdict of the ledger counts."""
-        verdict, target = ledger.look(lambda view: (state.verdict(view, True), view.target))
+        verdict, target = ledger.look(lambda view: (state.judge_rollout(view, True), view.target))
         result = {"verdict": verdict, "directory": ledger.directory}
         # At the end of a run no later task can fail.
         if verdict != "complete" and (arguments["fail_unless_complete"] or arguments["end"]):
@@ -145,7 +145,7 @@ class ActionModule(RolloutAction):
             )
         return result
 
-    def close_run(self, ledger, arguments):
+    def close_run(self, ledger, arguments) -> tuple:
         """Close the run, or this controller's part of it: nodes that are still in flight are lost.
 
         Returns the report, the hosts of the part, None if the rollout has one controller, and if the rollout is over,
@@ -156,10 +156,10 @@ class ActionModule(RolloutAction):
         """
         controller = self.controller()
 
-        def close(transaction):
+        def close(transaction) -> tuple[frozenset | None, bool]:
             view = requests.open_view(transaction, ledger.rollout_id, controller)
-            part = members.hosts(transaction, controller)
-            for node in gate.vanished(view, (), part):
+            part = members.find_hosts(transaction, controller)
+            for node in gate.find_vanished(view, (), part):
                 transaction.append(
                     "state",
                     run=view.run,
@@ -172,11 +172,11 @@ class ActionModule(RolloutAction):
             over = part is None or state.nothing_left(view)
             if over and (view.finished is None or transaction.added):
                 transaction.append("end", run=view.run)
-            members.release(transaction, controller)
-            return part, gate.stops(transaction.view)
+            members.release_part(transaction, controller)
+            return part, gate.has_stopped(transaction.view)
 
         part, stops = ledger.transact(close)
         over = (part is not None and stops and not ledger.running()) or None
         doc = self.tell(ledger, arguments, now=True, ended=over)
-        webhook.flush(ledger, arguments["webhook"], display.warning)
+        webhook.flush_pending(ledger, arguments["webhook"], display.warning)
         return doc, part, over

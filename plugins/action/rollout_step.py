@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Iterator
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_claim import NodeClaim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, limits, proof, requests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
@@ -22,7 +23,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 RESCUE_PATIENCE_S = 30.0  # for a ledger that does not answer while a failed node is put back
 
 
-def words(arguments):
+def words(arguments) -> str:
     """Return the line to print."""
     if arguments["state"]:
         return "%s%s" % (arguments["state"], " (%s)" % arguments["reason"] if arguments["reason"] else "")
@@ -42,7 +43,7 @@ def is_of_rescue(arguments: dict) -> bool:
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
-    def act(self, arguments, task_vars):
+    def act(self, arguments, task_vars) -> dict:
         missing = sorted(set(arguments["node_documents"] or []) - set(arguments["documents"]))
         if missing:
             raise state.StateError(
@@ -57,10 +58,10 @@ class ActionModule(RolloutAction):
             if why:
                 display.warning(why)
         if arguments["node_dir"] and not self.check:
-            answer.update(self.copied(arguments, task_vars))
+            answer.update(self.copy_documents(arguments, task_vars))
         return answer
 
-    def directory(self, path, owned, task_vars):
+    def directory(self, path, owned, task_vars) -> dict:
         """Make a directory of the node, and return the result. One that is there keeps its owner and mode."""
         found = self._execute_module(
             module_name="ansible.legacy.stat",
@@ -75,7 +76,7 @@ class ActionModule(RolloutAction):
             task_vars=task_vars,
         )
 
-    def copied(self, arguments, task_vars):
+    def copy_documents(self, arguments, task_vars) -> dict:
         """Copy documents to the node, and return the result."""
         node, changed = task_vars["inventory_hostname"], False
         owned = {"owner": "root", "group": "root"}
@@ -111,7 +112,7 @@ class ActionModule(RolloutAction):
             }
         return {"changed": changed or bool(made.get("changed"))}
 
-    def record(self, arguments, task_vars):
+    def record(self, arguments, task_vars) -> dict:
         arguments = dict(arguments, **{key: redaction.reason(arguments[key]) for key in ("failed", "reason", "detail")})
         node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
@@ -144,12 +145,12 @@ class ActionModule(RolloutAction):
             self.say_brakes(ledger, brakes)
         return answer
 
-    def write(self, ledger, arguments, node):
+    def write(self, ledger, arguments, node) -> dict:
         """Write the record to the ledger in one transaction, and return the result of the task."""
         controller = self.controller()
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
 
-        def write(transaction):
+        def write(transaction) -> dict:
             view = requests.open_view(transaction, ledger.rollout_id, controller)
             found = state.require_in_flight(view, node)
             self.require(view, found, arguments, transaction.clock())
@@ -157,7 +158,9 @@ class ActionModule(RolloutAction):
                 proof.require_way_back(found, arguments["previous"], transaction.load(node, "baseline"))
             told_of = arguments["state"] and arguments["claim_dir"]
             mine = (
-                claims.mine(node, transaction.name_ledger(), ledger.rollout_id, found.attempt, view.run, view.sha256)
+                claims.make_claim(
+                    node, transaction.name_ledger(), ledger.rollout_id, found.attempt, view.run, view.sha256
+                )
                 if told_of
                 else None
             )
@@ -192,16 +195,16 @@ class ActionModule(RolloutAction):
         return ledger.transact(write)
 
     @staticmethod
-    def require(view, node, arguments, now):
+    def require(view, node, arguments, now) -> None:
         """Refuse another change than the plan's, a final state without its proof, and a step without a ticket."""
         proof.require_as_planned(node, view.policy, arguments)
         if arguments["state"]:
             proof.require_end(node, arguments["state"], arguments["documents"])
         if arguments["name"]:
-            state.require_ticket(view, node, arguments["name"], timestamp(now))
+            state.require_ticket(view, node, arguments["name"], format_time(now))
 
     @staticmethod
-    def events(arguments, node):
+    def events(arguments, node) -> Iterator:
         if arguments["failed"]:
             step = node.steps[-1].name if node.steps else ""
             yield (

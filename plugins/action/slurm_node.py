@@ -22,16 +22,16 @@ SEEN = ("state", "work", "reason", "hostname", "gres", "slurm_version", "mark", 
 DONE = ("job", "reservation")
 
 
-def owner(answer):
+def owner(answer) -> str:
     """Return the owner of the drain that keeps the node closed; None if the node is not drained."""
     return (
         answer["mark"]["owner"]
-        if "mark" in answer and states.closed(states.parse(answer.get("state", "")))
+        if "mark" in answer and states.is_closed(states.parse(answer.get("state", "")))
         else marks.NONE
     )
 
 
-def joined(earlier, answer):
+def join_parts(earlier, answer) -> dict:
     """The result of all parts, from what was kept of the earlier ones and the answer to the last one."""
     whole = dict(answer)
     if not earlier:
@@ -46,13 +46,13 @@ def joined(earlier, answer):
     return whole
 
 
-def kept(whole):
+def keep_parts(whole) -> dict:
     """Return the parts of the result so far that are needed."""
     found = {name: whole[name] for name in SEEN + DONE + ("diff",) if name in whole}
     return dict(found, changed=bool(whole.get("changed")), left=whole.get("left", []))
 
 
-def goes_on(earlier, whole):
+def goes_on(earlier, whole) -> bool:
     """Tell if there is anything to wait for. Slurm may be unavailable for a while, but not on the first request."""
     if whole.get("unreachable"):
         return False
@@ -67,7 +67,7 @@ class ActionModule(NodeActionBase):
     _supports_async = True
     clock, sleep = staticmethod(time.monotonic), staticmethod(time.sleep)
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars)
         _controller.require()
         args = dict(self._task.args)
@@ -79,7 +79,7 @@ class ActionModule(NodeActionBase):
         result.update(self.run_module(MODULE, args, task_vars, wrap_async=self._task.async_val))
         return clean_result(result)
 
-    def in_parts(self, args, options, task_vars):
+    def in_parts(self, args, options, task_vars) -> dict:
         args = {name: value for name, value in args.items() if name != "slice_s"}
         began, earlier = self.clock(), {}
         while True:
@@ -88,10 +88,10 @@ class ActionModule(NodeActionBase):
             more = left_s > options["slice_s"]
             seconds = options["slice_s"] if more else math.ceil(max(LAST_S, left_s))
             part = {"waited_s": waited_s, "owner": owner(earlier), "more": more}
-            whole = joined(earlier, self.run_module(MODULE, dict(args, timeout_s=seconds, part=part), task_vars))
+            whole = join_parts(earlier, self.run_module(MODULE, dict(args, timeout_s=seconds, part=part), task_vars))
             if not more or not goes_on(earlier, whole):
                 return whole
-            earlier = kept(whole)
+            earlier = keep_parts(whole)
             if whole.get("failed"):  # Slurm is away, and the module did not wait
                 _controller.pause(
                     max(0.0, min(options["poll_s"], options["timeout_s"] - LAST_S - (self.clock() - began))), self.sleep

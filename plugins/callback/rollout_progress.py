@@ -61,7 +61,7 @@ def format_span(seconds: float) -> str:
 class Progress:
     """The times of the nodes in this run; the numbers come with each result."""
 
-    def __init__(self, clock: t.Callable[[], float] = time.monotonic):
+    def __init__(self, clock: t.Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.began: dict[str, float] = {}
         self.took: list[float] = []
@@ -93,9 +93,9 @@ class Progress:
             words = str(result.get("progress") or node)
         self._note_step(node, result.get("step"), result.get("state"))
         self.numbers, self.printed = numbers, self.clock()
-        return "%s | %s" % (self.describe_standing(numbers), text.line(words))
+        return "%s | %s" % (self.describe_standing(numbers), text.one_line(words))
 
-    def _note_step(self, node, step, state):
+    def _note_step(self, node, step, state) -> None:
         """Note the step that a node began, and how long the one before took."""
         is_over = state is not None and state not in IN_FLIGHT
         if not step and not is_over:
@@ -118,8 +118,8 @@ class Progress:
             for node, (step, began) in oldest[:STEPS]
         ]
         if len(oldest) > STEPS:
-            parts.append("and %s" % text.count(len(oldest) - STEPS, "node"))
-        return "%s | %s" % (self.describe_standing(self.numbers), text.line("; ".join(parts)))
+            parts.append("and %s" % text.count_noun(len(oldest) - STEPS, "node"))
+        return "%s | %s" % (self.describe_standing(self.numbers), text.one_line("; ".join(parts)))
 
     def _usual_step(self, step):
         took = self.steps_took.get(step)
@@ -146,7 +146,7 @@ class Progress:
         slots = numbers["max_down"] - count(OUT) - (numbers.get("broken_elsewhere") or 0)
         ages = [now - began for began in self.began.values()][: count(IN_FLIGHT)]
         ages += [0.0] * (count(IN_FLIGHT) - len(ages))
-        expected, bound = estimate.remaining(
+        expected, bound = estimate.estimate_remaining(
             counts.get("pending", 0), ages, slots, self.took, numbers.get("node_s") or 0
         )
         return "%s, about %s left (at least %s)" % (words, format_span(expected), format_span(bound))
@@ -158,26 +158,26 @@ class CallbackModule(CallbackBase):
     CALLBACK_NAME = "gpufleet.lifecycle.rollout_progress"
     CALLBACK_NEEDS_ENABLED = True
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self.progress = Progress()
         self.lock, self.ended = threading.Lock(), threading.Event()
 
-    def v2_playbook_on_start(self, playbook):
+    def v2_playbook_on_start(self, playbook) -> None:
         # Ansible calls nothing while a task lasts.
         threading.Thread(target=self._watch_silence, daemon=True).start()
 
-    def v2_playbook_on_stats(self, stats):
+    def v2_playbook_on_stats(self, stats) -> None:
         self.ended.set()
 
-    def _watch_silence(self):
+    def _watch_silence(self) -> None:
         while not self.ended.wait(SILENCE_S / 12):
             with self.lock:
                 line = self.progress.describe_silence()
             if line:
                 display.display(line, stderr=True)
 
-    def v2_runner_on_ok(self, result):
+    def v2_runner_on_ok(self, result) -> None:
         task, host = getattr(result, "task", None) or result._task, getattr(result, "host", None) or result._host
         action = str(getattr(task, "resolved_action", None) or task.action).rpartition(".")[2]
         if action in ("rollout_gate", "rollout_step"):

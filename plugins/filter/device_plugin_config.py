@@ -63,7 +63,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import sh
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
 
 
-def device_plugin_config(configs, name="gpufleet-device-plugin", namespace="nvidia-device-plugin"):
+def device_plugin_config(configs, name="gpufleet-device-plugin", namespace="nvidia-device-plugin") -> dict:
     try:
         return sharing.make_config_map(configs, name, namespace)
     except KubeError as exc:
@@ -71,5 +71,5 @@ def device_plugin_config(configs, name="gpufleet-device-plugin", namespace="nvid
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"device_plugin_config": device_plugin_config}

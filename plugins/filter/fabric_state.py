@@ -84,5 +84,5 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _fabric_
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"fabric_state": _fabric_state.decide}

@@ -29,7 +29,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import labels
 
 
-def gpu_node_labels(snapshot):
+def gpu_node_labels(snapshot) -> dict:
     if not isinstance(snapshot, dict) or "gpus" not in snapshot:
         raise AnsibleFilterError(
             "gpu_node_labels takes the snapshot that gpu_info returned, and got %s" % (type(snapshot).__name__,)
@@ -38,5 +38,5 @@ def gpu_node_labels(snapshot):
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"gpu_node_labels": gpu_node_labels}

@@ -48,10 +48,10 @@ _value:
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _peers
 
 
-def gpu_peers(results):
+def gpu_peers(results) -> dict[str, dict]:
     return _peers.expectation(_peers.of_results(_answers.accept_all("gpu_health", results)))
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"gpu_peers": gpu_peers}

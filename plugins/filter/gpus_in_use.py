@@ -29,5 +29,5 @@ def gpus_in_use(snapshot):
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"gpus_in_use": gpus_in_use}

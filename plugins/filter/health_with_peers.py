@@ -45,10 +45,10 @@ _value:
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _peers
 
 
-def health_with_peers(result, peers):
+def health_with_peers(result, peers) -> dict:
     return _peers.health_of(_answers.accept("gpu_health", result), peers) or {}
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"health_with_peers": health_with_peers}

@@ -62,11 +62,11 @@ def render_lines(nodes: dict[str, dict]) -> list[str]:
         for name, result in nodes.items()
         if isinstance((result or {}).get("holds"), dict) and not any(result["holds"].values())
     )
-    table = text.columns([HEAD] + [cells for dummy, cells in rows]) if rows else []
+    table = text.align_columns([HEAD] + [cells for dummy, cells in rows]) if rows else []
     return table + (["nothing is held on: %s" % ", ".join(free)] if free else []) + silent
 
 
-def make_row(name, group, items):
+def make_row(name, group, items) -> tuple[int, tuple]:
     """``(age, cells)`` of one group of packages: the age of the oldest, a package or two by name."""
     ages = [item["age_days"] for item in items if item["age_days"] is not None]
     kept = sorted("%s %s" % (item["package"], item["security"][0]) for item in items if item["security"])
@@ -80,10 +80,10 @@ def make_row(name, group, items):
     return max(ages) if ages else -1, (name, group, str(max(ages)) if ages else "not recorded", some, out)
 
 
-def hold_lines(nodes):
+def hold_lines(nodes) -> list[str]:
     return render_lines(_answers.accept_all("hold_info", nodes))
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"hold_lines": hold_lines}

@@ -51,7 +51,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variables
 
 
-def host_pattern(value, variable, default="gpu_nodes"):
+def host_pattern(value, variable, default="gpu_nodes") -> str:
     try:
         _variables.refuse_partial_run(context.CLIARGS)
         return _variables.make_host_pattern(value, variable, default)
@@ -60,5 +60,5 @@ def host_pattern(value, variable, default="gpu_nodes"):
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"host_pattern": host_pattern}

@@ -45,5 +45,5 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"mig_devices": _gpu_use.mig_devices}

@@ -41,5 +41,5 @@ def quarantine_marker(given):
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"quarantine_marker": quarantine_marker}

@@ -47,5 +47,5 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"schedulable_gpus": _gpu_use.schedulable}

@@ -92,7 +92,7 @@ def slurm_gres(snapshot, node, minors="", step="after", layout=None, types=None)
         raise AnsibleFilterError("%s: %s." % (node, exc)) from exc
 
 
-def answer(gpus, node, step, layout, types):
+def answer(gpus, node, step, layout, types) -> dict:
     """The options of the module for GPUs that were read."""
     kept = gres.staying(gpus, layout)
     if step == "before":
@@ -101,7 +101,7 @@ def answer(gpus, node, step, layout, types):
         lines = gres.lines(node, gpus) if len(kept) == len(gpus) else []
         return {
             "state": gres_config.CHECKED,
-            "gres": gres.planned(gpus, layout, types),
+            "gres": gres.plan_counts(gpus, layout, types),
             "kept": gres.counts(kept),
             "lines": lines,
         }
@@ -109,5 +109,5 @@ def answer(gpus, node, step, layout, types):
 
 
 class FilterModule:
-    def filters(self):
+    def filters(self) -> dict:
         return {"slurm_gres": slurm_gres}

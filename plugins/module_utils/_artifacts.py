@@ -23,6 +23,7 @@ import stat
 import tempfile
 import time
 import zlib
+from collections.abc import Iterator
 
 DIRECTORY_MODE, FILE_MODE = 0o750, 0o640
 MAX_FILE = 64 * 1024 * 1024
@@ -32,12 +33,12 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+~:@=,-]{0,254}")
 PATIENCE_S = 60.0  # for the lock of a directory
 
 
-def pack(data):
+def pack(data) -> str:
     """DATA as text for the way to another host."""
     return base64.b64encode(zlib.compress(data)).decode("ascii")
 
 
-def unpack(text, most=MAX_FILE):
+def unpack(text, most=MAX_FILE) -> bytes:
     """The bytes of what pack() made, never more than MOST of them; ValueError or zlib.error if it is not whole."""
     try:
         packed = base64.b64decode(str(text).encode("ascii"), validate=True)
@@ -52,7 +53,7 @@ def unpack(text, most=MAX_FILE):
     return data
 
 
-def write(path, files):
+def write(path, files) -> str:
     """Make the directory PATH with FILES ({name: bytes}); the path it got, which is a numbered one if PATH is taken.
 
     OSError if it cannot be.
@@ -78,7 +79,7 @@ def write(path, files):
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def read(path, names=None):
+def read(path, names=None) -> dict[str, bytes]:
     """The files of the directory PATH, or those with NAMES: {name: bytes}.
 
     OSError if one cannot be read, or if there is anything but files of a known size.
@@ -86,7 +87,7 @@ def read(path, names=None):
     return dict((name, read_file(os.path.join(path, name))) for name in sorted(names or os.listdir(path)))
 
 
-def read_file(path, largest=None, follow=False):
+def read_file(path, largest=None, follow=False) -> bytes:
     """The bytes of the file PATH, at most LARGEST (MAX_FILE) of them; OSError if it cannot be read.
 
     A FIFO is not waited for, and a link is an error unless FOLLOW.
@@ -100,7 +101,7 @@ def read_file(path, largest=None, follow=False):
         return stream.read(largest + 1)
 
 
-def present(path):
+def present(path) -> dict[str, bytes] | None:
     """The files of the directory PATH; None if it cannot be read as one of artifacts, or is not there."""
     try:
         return read(path)
@@ -108,15 +109,15 @@ def present(path):
         return None
 
 
-def replace(path, files, edition, check_mode=False):
+def replace(path, files, edition, check_mode=False) -> tuple[bool, str, bool]:
     """Make PATH a directory with FILES, unless a newer edition is there: (whether it changed, its path, whether newer).
 
     EDITION(files) returns (what they are an edition of, its number). What is of something else stays, and the path gets
     a number. PATH is a link to a directory in the hidden one beside it, so that all files are replaced at once.
     """
     for number in range(1, MAX_COPIES + 1):
-        place = numbered(path, number)
-        with contextlib.nullcontext() if check_mode else locked(hidden(place)):
+        place = edition_path(path, number)
+        with contextlib.nullcontext() if check_mode else hold_directory_lock(editions_directory(place)):
             there = present(place)
             if os.path.lexists(place) and edition(there or {})[0] != edition(files)[0]:
                 continue
@@ -125,19 +126,19 @@ def replace(path, files, edition, check_mode=False):
                 return False, place, newer
             if check_mode:
                 return True, "", False
-            turn(place, write(os.path.join(hidden(place), "files"), files))
+            turn(place, write(os.path.join(editions_directory(place), "files"), files))
             return True, place, False
     raise OSError(errno.EEXIST, "there are %d directories of this name already" % (MAX_COPIES,))
 
 
-def hidden(path):
+def editions_directory(path) -> str:
     """The directory beside PATH that has its editions."""
     return os.path.join(os.path.dirname(path), "." + os.path.basename(path))
 
 
-def turn(path, made):
+def turn(path, made) -> None:
     """Make PATH a link to the directory MADE in its hidden directory, and remove what else is there."""
-    place = hidden(path)
+    place = editions_directory(path)
     link = os.path.join(place, ".link")  # no other process writes here, as this one has the lock
     with contextlib.suppress(FileNotFoundError):
         os.unlink(link)
@@ -158,7 +159,7 @@ def turn(path, made):
 
 
 @contextlib.contextmanager
-def locked(directory):
+def hold_directory_lock(directory) -> Iterator[None]:
     """Hold the lock of a directory, which is made if it is not there. It ends with the process.
 
     OSError if the directory is a link or another user's, as what it holds will be removed, or if another process keeps
@@ -187,7 +188,7 @@ def locked(directory):
         os.close(handle)
 
 
-def listed(files):
+def describe_files(files) -> list:
     """Describe FILES for a report: name, size in bytes and digest of each, ordered by name."""
     return [
         {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -195,10 +196,10 @@ def listed(files):
     ]
 
 
-def find(path, files):
+def find(path, files) -> str | None:
     """The directory, PATH itself or a numbered one, that holds exactly FILES; None if there is none."""
     for number in range(1, MAX_COPIES + 1):
-        place = numbered(path, number)
+        place = edition_path(path, number)
         if not os.path.lexists(place):
             return None
         with contextlib.suppress(OSError):
@@ -207,11 +208,11 @@ def find(path, files):
     return None
 
 
-def numbered(path, number):
+def edition_path(path, number) -> str:
     return path if number == 1 else "%s-%d" % (path, number)
 
 
-def make(path):
+def make(path) -> None:
     """A directory and those above it, each with our mode if it is new, whatever the umask is."""
     if os.path.isdir(path):
         return
@@ -223,12 +224,12 @@ def make(path):
         raise NotADirectoryError(errno.ENOTDIR, "%s is no directory" % (path,))
 
 
-def claim(temporary, wanted):
+def claim(temporary, wanted) -> str:
     """Give the finished directory its name, or that with a number: a directory is never renamed over one that holds
     something.
     """
     for number in range(1, MAX_COPIES + 1):
-        path = numbered(wanted, number)
+        path = edition_path(wanted, number)
         try:
             os.rename(temporary, path)
             return path
@@ -238,7 +239,7 @@ def claim(temporary, wanted):
     raise OSError(errno.EEXIST, "there are %d directories of this name already" % (MAX_COPIES,))
 
 
-def sync(directory):
+def sync(directory) -> None:
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import bi
 class Undone(Exception):
     """Nothing was done; the text says why. With the snapshot if that is the reason."""
 
-    def __init__(self, text, snapshot=None):
+    def __init__(self, text, snapshot=None) -> None:
         super().__init__(text)
         self.snapshot = snapshot
 
@@ -31,7 +31,7 @@ class NvmlTask:
     undone = ""
     subject = ""
 
-    def __init__(self):
+    def __init__(self) -> None:
         options = self.options
         self.module = AnsibleModule(
             argument_spec=dict(options.ARGUMENT_SPEC, **binding.ARGUMENTS),
@@ -43,11 +43,11 @@ class NvmlTask:
 
     # ---- what a module says of itself ----
 
-    def changes(self):
+    def changes(self) -> bool:
         """Return whether something may be changed, so that the node's lock is needed."""
         return not self.check_mode
 
-    def step(self):
+    def step(self) -> str:
         """The step that the lock names for a task that names none."""
         return ""
 
@@ -69,13 +69,13 @@ class NvmlTask:
         }
         return lock.NodeLock(owner=owner, timeout_s=self.params["lock_timeout_s"])
 
-    def fail_early(self):
+    def fail_early(self) -> None:
         """Fail for options that do not go together."""
         problem = self.options.contradiction(self.params)
         if problem:
             self.module.fail_json(msg=problem)
 
-    def main(self):
+    def main(self) -> None:
         """Run the task to its end."""
         module = self.module
         self.fail_early()

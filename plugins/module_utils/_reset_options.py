@@ -19,7 +19,7 @@ ARGUMENT_SPEC = {
 }
 
 
-def contradiction(params):
+def contradiction(params) -> str | None:
     """Return what is wrong with the options, with the next step; None if nothing is."""
     for name, least in (("reset_timeout_s", 1), ("timeout_s", 1), ("lock_timeout_s", 0)):
         if params[name] < least:

@@ -26,7 +26,7 @@ ARGUMENT_SPEC = dict(
 MUTUALLY_EXCLUSIVE = [("baseline", "baseline_file")]
 
 
-def contradiction(params):
+def contradiction(params) -> str | None:
     """Return the options that cannot be combined, with the next step; None if there are none."""
     for name, least in (("timeout_s", 1), ("lock_timeout_s", 0)):
         if params[name] < least:

@@ -161,7 +161,7 @@ def edition(name, files):
         return None, -1
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     path, sent = os.path.abspath(module.params["path"]), module.params["files"]
     if not sent:
@@ -184,7 +184,7 @@ def main():
         )
     try:
         changed, given, newer = keep(path, files, name, module.check_mode)
-        listed = _artifacts.listed(_artifacts.read(given)) if given else []
+        listed = _artifacts.describe_files(_artifacts.read(given)) if given else []
     except OSError as exc:
         module.fail_json(
             msg=(

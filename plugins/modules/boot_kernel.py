@@ -88,7 +88,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner im
 ROOT = "/"
 
 
-def problem_with(runner, kernel, version, pin):
+def problem_with(runner, kernel, version, pin) -> str:
     """Return why this kernel must not be the default; empty if it may be."""
     proof = boot_default.explain_unproven(ROOT, runner, kernel, versions.upstream(version)) if version else ""
     if proof:
@@ -105,7 +105,7 @@ def problem_with(runner, kernel, version, pin):
     )
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec=dict(
             kernel=dict(type="str"),

@@ -105,7 +105,7 @@ ARGUMENT_SPEC = {
 }
 
 
-def main():
+def main() -> None:
     """List the archives of the host; the action plugin brings them."""
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     path = module.params["path"] or module.params["directory"]

@@ -262,7 +262,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lo
 MIN_BUILD_TIMEOUT_S = 3600
 
 
-def node_lock(params, timeout_s):
+def node_lock(params, timeout_s) -> lock.NodeLock:
     lock.ignore_hangup()
     step = params["step"] or "%s %s %s" % (params["state"], params["name"] or "", params["version"])
     return lock.NodeLock(
@@ -270,7 +270,7 @@ def node_lock(params, timeout_s):
     )
 
 
-def change(module, params):
+def change(module, params) -> dict:
     """Hold the node, look again, and do it."""
     deadline = time.monotonic() + params["lock_timeout_s"]
     with node_lock(params, params["lock_timeout_s"]) as held:
@@ -288,7 +288,7 @@ def change(module, params):
     return dict(result, lock_waited_s=held.waited_s)
 
 
-def tell(module, result):
+def tell(module, result) -> None:
     if not module._diff:
         result.pop("diff")
     for text in result.pop("warnings", []):
@@ -296,7 +296,7 @@ def tell(module, result):
     module.exit_json(**result)
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec=dict(
             name=dict(type="str"),

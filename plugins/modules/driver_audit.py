@@ -225,14 +225,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import audit
 
 
-def selected(document, names):
+def select_findings(document, names) -> list[dict]:
     """The findings that count for the verdict of this task."""
     return [item for item in document["findings"] if not names or item["id"] in names]
 
 
-def complaint(document, fail_on, names, require_reboot_safe):
+def complaint(document, fail_on, names, require_reboot_safe) -> str | None:
     """Return the reason that the task fails, a line for each finding; None if it does not fail."""
-    found = selected(document, names)
+    found = select_findings(document, names)
     missing = sorted(set(names) - set(item["id"] for item in found))
     lines = []
     if audit.verdict(found) in fail_on:
@@ -247,14 +247,14 @@ def complaint(document, fail_on, names, require_reboot_safe):
     return "The driver of this node is not proven:\n%s" % "\n".join("- %s" % item for item in lines)
 
 
-def line(item):
+def line(item) -> str:
     text = "%s (%s) is %s: %s" % (item["id"], item["entity"], item["status"], item["message"])
     if item["status"] != "pass":
         text += " Found: %s. Expected: %s." % (show(item["observed"]), show(item["expected"]))
     return "%s Next step: %s" % (text, item["next_step"]) if item["next_step"] else text
 
 
-def show(value):
+def show(value) -> str:
     if isinstance(value, dict):
         return ", ".join("%s = %s" % (key, value[key]) for key in sorted(value)) or "nothing"
     if isinstance(value, (list, tuple)):
@@ -262,7 +262,7 @@ def show(value):
     return "nothing" if value is None else str(value)
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec=dict(
             wanted_version=dict(type="str"),

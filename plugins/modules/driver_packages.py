@@ -329,7 +329,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.packa
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_task import run_task
 
 
-def manager_of(runner, params):
+def manager_of(runner, params) -> Apt | Dnf:
     """The package manager of this system; apt for one that is not supported, which will be said."""
     options = dict(lock_timeout_s=params["apt_lock_timeout_s"], timeout_s=params["timeout_s"])
     apt = Apt(runner, **options)
@@ -337,7 +337,7 @@ def manager_of(runner, params):
     return Dnf(runner, root=apt.root, **options) if table and table["package_manager"] == "dnf" else apt
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec=ARGUMENT_SPEC,
         supports_check_mode=True,

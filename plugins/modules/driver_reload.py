@@ -219,7 +219,7 @@ SERVICES = [
 ]
 
 
-def perform(params):
+def perform(params) -> dict:
     """Hold the node, and reload."""
     lock.ignore_hangup()
     owner = {"module": "driver_reload", "rollout_id": params["rollout_id"], "step": params["step"]}
@@ -227,7 +227,7 @@ def perform(params):
         return DriverReload(params, Runner(pass_fds=[held.fd])).run()
 
 
-def complaint(result):
+def complaint(result) -> str | None:
     """Return the reason that the task fails; None if it does not fail."""
     if result["action"] != reload.REFUSE:
         return None
@@ -254,7 +254,7 @@ def complaint(result):
     )
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec=dict(
             policy=dict(type="str", choices=["auto", "reload", "reboot"], default="auto"),

@@ -192,7 +192,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, snapshot
 
 
-def packed(found):
+def pack_files(found) -> dict[str, dict]:
     """The files with their text compressed: XML and logs shrink to a tenth."""
     return dict(
         (
@@ -207,7 +207,7 @@ def packed(found):
     )
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=dict(options.ARGUMENT_SPEC, **binding.ARGUMENTS), supports_check_mode=True)
     for name, lowest, highest in (("timeout_s", 1, 3600), ("nvidia_smi_timeout_s", 1, 3600), ("log_lines", 1, 10000)):
         if not lowest <= module.params[name] <= highest:
@@ -217,7 +217,7 @@ def main():
     found = evidence.gather_parts(
         facts, log_lines=module.params["log_lines"], smi_timeout_s=module.params["nvidia_smi_timeout_s"]
     )
-    module.exit_json(changed=False, facts=facts, files=packed(found["files"]), missing=found["missing"])
+    module.exit_json(changed=False, facts=facts, files=pack_files(found["files"]), missing=found["missing"])
 
 
 if __name__ == "__main__":

@@ -330,7 +330,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, snapshot
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec=dict(options.ARGUMENT_SPEC, **binding.ARGUMENTS),
         mutually_exclusive=options.MUTUALLY_EXCLUSIVE,

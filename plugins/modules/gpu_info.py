@@ -240,7 +240,7 @@ ARGUMENT_SPEC = {
 }
 
 
-def describe(taken):
+def describe(taken) -> dict:
     """Return the result: the snapshot, and beside it what a playbook asks first."""
     rc = taken["nvml"]["rc"]
     count = taken["count"]
@@ -252,7 +252,7 @@ def describe(taken):
     }
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     if module.params["timeout_s"] < 1:
         module.fail_json(msg="timeout_s is %d; expected at least 1 second" % (module.params["timeout_s"],))

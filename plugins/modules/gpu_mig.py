@@ -245,13 +245,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import ho
 class MigTask(_nvml_task.NvmlTask):
     name, options, undone, subject = "gpu_mig", options, "nothing was changed", "MIG"
 
-    def changes(self):
+    def changes(self) -> bool:
         return not self.check_mode and self.params["state"] not in (options.EXPORTED, options.GENERATED)
 
-    def step(self):
+    def step(self) -> str:
         return "MIG %s" % (self.params["state"],)
 
-    def work(self, held):
+    def work(self, held) -> dict:
         tools = task.Tools(self.params["timeout_s"], self.nvml.load, self.nvml.stuck_file)
         try:
             return task.run(self.params, self.check_mode, tools, holders.name_holders)
@@ -259,7 +259,7 @@ class MigTask(_nvml_task.NvmlTask):
             raise _nvml_task.Undone(str(exc), exc.snapshot) from exc
 
 
-def main():
+def main() -> None:
     MigTask().main()
 
 

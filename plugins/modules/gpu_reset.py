@@ -253,7 +253,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._reset import g
 class ResetTask(_nvml_task.NvmlTask):
     name, options, undone, subject = "gpu_reset", options, "nothing was reset", "a reset"
 
-    def fail_early(self):
+    def fail_early(self) -> None:
         super().fail_early()
         if os.geteuid() != 0:
             self.module.fail_json(
@@ -267,7 +267,7 @@ class ResetTask(_nvml_task.NvmlTask):
         """Read GPUs, each time in a child that opens and shuts NVML."""
         return snapshot.take(self.params["timeout_s"], self.nvml.stuck_file, gather, self.nvml.load)
 
-    def work(self, held):
+    def work(self, held) -> dict:
         try:
             if held is None:
                 return gpu_reset.GpuReset(self.params, self.take).preview()
@@ -277,7 +277,7 @@ class ResetTask(_nvml_task.NvmlTask):
             raise _nvml_task.Undone(str(exc), exc.snapshot) from exc
 
 
-def main():
+def main() -> None:
     ResetTask().main()
 
 

@@ -282,17 +282,17 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings 
 class SettingsTask(_nvml_task.NvmlTask):
     name, options, undone, subject = "gpu_settings", options, "nothing was set", "changing GPU settings"
 
-    def step(self):
+    def step(self) -> str:
         return "settings %s" % (self.params["state"],)
 
-    def work(self, held):
+    def work(self, held) -> dict:
         try:
             return task.run(self.params, self.check_mode, self.nvml.load, self.nvml.stuck_file)
         except task.TaskError as exc:
             raise _nvml_task.Undone(str(exc), exc.snapshot) from exc
 
 
-def main():
+def main() -> None:
     SettingsTask().main()
 
 

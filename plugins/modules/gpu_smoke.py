@@ -303,7 +303,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import bi
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import run, tests
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec=dict(options.ARGUMENT_SPEC, **options.REPEAT_SPEC, **binding.ARGUMENTS),
         mutually_exclusive=options.MUTUALLY_EXCLUSIVE,

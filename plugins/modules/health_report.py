@@ -167,7 +167,7 @@ ARGUMENT_SPEC = dict(
 )
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec=ARGUMENT_SPEC, mutually_exclusive=[("variable", "results")], supports_check_mode=True
     )

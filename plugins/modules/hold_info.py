@@ -95,7 +95,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manag
 ROOT = "/"
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=dict(timeout_s=dict(type="int", default=300)), supports_check_mode=True)
     try:
         found = holds.read_holds(manager_of(Runner(), ROOT, timeout_s=module.params["timeout_s"]), time.time())

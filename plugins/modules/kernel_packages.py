@@ -163,7 +163,7 @@ def perform(params, runner, acting):
     return KernelPackages(params, manager_of(runner, ROOT, **options), runner, ROOT).run(acting)
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec=dict(
             state=dict(

@@ -111,7 +111,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock, services
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=dict(services.ARGUMENTS), supports_check_mode=True)
     try:
         result = services.perform(module.params, module.check_mode)

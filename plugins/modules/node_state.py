@@ -161,7 +161,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lo
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=dict(node_state.ARGUMENTS), supports_check_mode=True)
     try:
         result = node_state.perform(module.params, module.check_mode, Runner())

@@ -139,7 +139,7 @@ ARGUMENT_SPEC = dict(
 ROOT = "/"
 
 
-def run(module, task):
+def run(module, task) -> dict:
     """Compare, refuse or act; the result."""
     answer = dict(task.found, refusals=task.plan["refusals"])
     if answer["refusals"]:
@@ -171,7 +171,7 @@ def run(module, task):
     )
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     params = module.params
     try:

@@ -123,7 +123,7 @@ ARGUMENT_SPEC = dict(
 )
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.fail_json(
         msg="playbook_variables is an action of gpufleet.lifecycle: call it as gpufleet.lifecycle.playbook_variables."

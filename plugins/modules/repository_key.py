@@ -143,7 +143,7 @@ LARGEST = 4 * 1024 * 1024
 MODE = 0o644
 
 
-def read(path):
+def read_key_file(path) -> bytes | None:
     try:
         with open(path, "rb") as handle:
             return handle.read()
@@ -151,13 +151,13 @@ def read(path):
         return None
 
 
-def passwords(url):
+def passwords(url) -> set:
     """The password of a URL, as it is written there and as it is sent."""
     login = re.match(r"[a-z]+://[^/:@]*:([^/]*)@", url or "")
     return {login.group(1), unquote(login.group(1))} - {""} if login else set()
 
 
-def fetch(module):
+def fetch(module) -> tuple[bytes, str]:
     if module.params["content"] is not None:
         return to_bytes(module.params["content"]), "the content of the task"
     url = module.params["url"]
@@ -173,7 +173,7 @@ def fetch(module):
     return data, mask_credentials(url)
 
 
-def describe(data):
+def describe(data) -> str:
     """The fingerprints of a file, for a difference."""
     if data is None:
         return ""
@@ -183,7 +183,7 @@ def describe(data):
         return "%s\n" % exc
 
 
-def present(module, wanted):
+def present(module, wanted) -> None:
     path, digest = module.params["path"], module.params["sha256"]
     if not wanted and not digest:
         module.fail_json(
@@ -203,13 +203,13 @@ def present(module, wanted):
             found=why[0],
             expected=why[1],
         )
-    before, after = read(path), keyring.rendered(data, module.params["format"])
+    before, after = read_key_file(path), keyring.render_keys(data, module.params["format"])
     changed = before != after or os.stat(path).st_mode & 0o7777 != MODE
     diff = {"before_header": path, "after_header": path, "before": describe(before), "after": describe(after)}
     if changed and not module.check_mode:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
         files.write_atomically(path, after, MODE)
-    back = after if module.check_mode else read(path)
+    back = after if module.check_mode else read_key_file(path)
     if keyring.problem(back or b"", wanted):
         module.fail_json(
             msg="%s was written, and does not read back as the key of %s. Next step: look at the file system."
@@ -218,12 +218,12 @@ def present(module, wanted):
     module.exit_json(changed=changed, path=path, fingerprints=keyring.fingerprints(back), diff=diff)
 
 
-def absent(module, unwanted):
+def absent(module, unwanted) -> None:
     if not unwanted:
         module.fail_json(msg="state=absent needs fingerprints: nothing was changed.")
     changes, diffs = [], []
     for path in sorted(set(name for pattern in module.params["keyrings"] for name in glob.glob(pattern))):
-        data = read(path) if os.path.isfile(path) else None
+        data = read_key_file(path) if os.path.isfile(path) else None
         try:
             after = keyring.without(data, unwanted) if data else data
         except keyring.NotAKeyring as exc:
@@ -249,7 +249,7 @@ def absent(module, unwanted):
     module.exit_json(changed=bool(changes), path="", keyrings=changes, diff=diffs)
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec=ARGUMENT_SPEC,
         supports_check_mode=True,

@@ -203,7 +203,7 @@ ARGUMENT_SPEC = dict(
 )
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.fail_json(
         msg="rollout_plan is an action of gpufleet.lifecycle: call it in a task as gpufleet.lifecycle.rollout_plan."

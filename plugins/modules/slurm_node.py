@@ -321,7 +321,7 @@ ARGUMENT_SPEC = {
 }
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     params = module.params
     problem = slurm_node.contradiction(params)

@@ -220,18 +220,18 @@ def accept(module: str, answer: t.Any) -> dict[str, t.Any]:
     if answer is None:
         return {}
     if not isinstance(answer, dict):
-        return _refused(module, "answer", "is %s; expected a dictionary" % _kind(answer))
+        return _make_refusal(module, "answer", "is %s; expected a dictionary" % _kind(answer))
     kept = {
         key: value
         for key, value in answer.items()
         if isinstance(key, str) and key not in REMOVED and not key.startswith(INTERNAL)
     }
-    exceeded = _exceeded(kept)
+    exceeded = _find_exceeded_limit(kept)
     if exceeded:
-        return _refused(module, *exceeded)
+        return _make_refusal(module, *exceeded)
     kept = _usable(kept)
     found = _mismatch(kept, dict(COMMON, **SHAPES.get(module, {})), "")
-    return _refused(module, *found) if found else kept
+    return _make_refusal(module, *found) if found else kept
 
 
 def accept_all(module: str, answers: t.Optional[t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
@@ -239,7 +239,7 @@ def accept_all(module: str, answers: t.Optional[t.Mapping[str, t.Any]]) -> dict[
     return {name: accept(module, answer) for name, answer in (answers or {}).items()}
 
 
-def _refused(module: str, place: str, why: str) -> dict[str, t.Any]:
+def _make_refusal(module: str, place: str, why: str) -> dict[str, t.Any]:
     # Keys of the node are part of a path.
     place = "".join(letter if letter.isprintable() else "?" for letter in place[:PLACE_LIMIT])
     return {
@@ -251,7 +251,7 @@ def _refused(module: str, place: str, why: str) -> dict[str, t.Any]:
     }
 
 
-def _exceeded(answer: t.Any) -> t.Optional[tuple[str, str]]:
+def _find_exceeded_limit(answer: t.Any) -> t.Optional[tuple[str, str]]:
     """Return which limit an answer exceeds, and how; None if it exceeds none. Not recursive, whatever the depth."""
     values, characters = 0, 0
     level: list[t.Any] = [answer]
@@ -281,7 +281,7 @@ def _exceeded(answer: t.Any) -> t.Optional[tuple[str, str]]:
 def _usable(value: t.Any) -> t.Any:
     """Return VALUE with what UTF-8 does not have replaced by a question mark, and without keys that are templates."""
     if isinstance(value, str):
-        return value if value.isascii() else _encoded(value)
+        return value if value.isascii() else _encode_text(value)
     if isinstance(value, dict):
         return {_usable(key): _usable(inner) for key, inner in value.items() if not TEMPLATE.search(key)}
     if isinstance(value, (list, tuple)):
@@ -289,7 +289,7 @@ def _usable(value: t.Any) -> t.Any:
     return value
 
 
-def _encoded(text: str) -> str:
+def _encode_text(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -33,7 +33,7 @@ class ArchiveError(Exception):
 class Record:
     """The ledger's record of the archives that builders compiled: no other is sent to a node."""
 
-    def __init__(self, url, directory, agree=1):
+    def __init__(self, url, directory, agree=1) -> None:
         """Args:
 
         url: The ledger; empty: the file of the artifact directory that DIRECTORY, that of the archives, is in.
@@ -42,30 +42,30 @@ class Record:
         self.agree = agree
         self.database = store.Store(url or store.default_url(os.path.dirname(os.path.abspath(directory))))
 
-    def choose(self, described):
+    def choose(self, described) -> list[dict]:
         """Return those of the archives ({name, sha256}) that are recorded."""
-        known = archives.recorded(self.database, {item["name"]: item["sha256"] for item in described}, self.agree)
+        known = archives.find_builders(self.database, {item["name"]: item["sha256"] for item in described}, self.agree)
         self.database.rest()  # a compilation may follow
         return [item for item in described if item["name"] in known]
 
-    def offered(self, directory, version):
+    def list_offered(self, directory, version) -> list[str]:
         """Return the names of the recorded archives of a version in a directory."""
         try:
             return [item["name"] for item in self.choose(tree_archives.describe_archives(directory, [version]))]
         except OSError as exc:
             raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
 
-    def add(self, builder, archive, path):
+    def add(self, builder, archive, path) -> None:
         """Record the archive at PATH as one of a builder, with what can be compared with those of others."""
         try:
             modules = trees.unsigned_digest(path)
         except TreeError:
             modules = ""
-        archives.record(self.database, builder, archive.name, archive.sha256, modules)
+        archives.record_archive(self.database, builder, archive.name, archive.sha256, modules)
         self.database.rest()
 
 
-def builders_agree(action, task_vars):
+def builders_agree(action, task_vars) -> int:
     """Return how many builders have to agree: gpufleet_builders_agree of the task, or one."""
     found = (task_vars or {}).get(AGREE)
     if found is None:
@@ -89,7 +89,7 @@ class Claims:
         waited_for: The nodes that were waited for.
     """
 
-    def __init__(self, directory, names, node, timeout_s, say, pause=time.sleep, clock=time.time, take=True):
+    def __init__(self, directory, names, node, timeout_s, say, pause=time.sleep, clock=time.time, take=True) -> None:
         """Args:
 
         timeout_s: Seconds from a claim on for which others wait.
@@ -103,7 +103,7 @@ class Claims:
         self.held, self.waited_for = [], []
         self.stack = contextlib.ExitStack()
 
-    def __enter__(self):
+    def __enter__(self) -> Claims:
         try:
             place = os.path.join(self.directory, CLAIMS)
             if self.take:
@@ -121,10 +121,10 @@ class Claims:
             raise
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc) -> None:
         self.stack.close()
 
-    def _take(self, path, began):
+    def _take(self, path, began) -> bool:
         """Return True if the claim is this node's now; False if another node has had it for too long, or this one takes
         none.
         """
@@ -134,7 +134,7 @@ class Claims:
         except FileNotFoundError:
             return False
         handle = self.stack.enter_context(os.fdopen(descriptor, "r+", encoding="utf-8"))
-        while not self._locked(handle):
+        while not self._try_lock(handle):
             holder, since = self._holder(handle)
             if holder not in self.waited_for:
                 self.waited_for.append(holder)
@@ -152,14 +152,14 @@ class Claims:
         return True
 
     @staticmethod
-    def _locked(handle):
+    def _try_lock(handle) -> bool:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
-    def _holder(self, handle):
+    def _holder(self, handle) -> tuple[str, float]:
         """Return (the node that has the claim, since when)."""
         handle.seek(0)
         try:
@@ -169,7 +169,7 @@ class Claims:
             return "unknown", self.clock()
 
 
-def receive(directory, archive, fetch, record=lambda path: None, compare=False):
+def receive(directory, archive, fetch, record=lambda path: None, compare=False) -> None:
     """Bring an archive into the directory. One that is there with its digest stays, whatever a host answers.
 
     Args:
@@ -217,7 +217,7 @@ def receive(directory, archive, fetch, record=lambda path: None, compare=False):
             os.unlink(temporary)
 
 
-def has(path, archive):
+def has(path, archive) -> bool:
     """Return True if the archive lies at PATH with its digest; refuse to replace one with another digest."""
     found = tree_archives.read_whole_digest(path)
     if found and found != archive.sha256:
@@ -228,7 +228,7 @@ def has(path, archive):
     return bool(found)
 
 
-def send(action, directory, names, path, owner, task_vars):
+def send(action, directory, names, path, owner, task_vars) -> dict:
     """Send archives from a directory of the controller to one on the host of an action, each before its digest.
 
     ACTION: the action plugin. OWNER: the owner and group of the files, as options of a module. Return the result of the
@@ -248,7 +248,7 @@ def send(action, directory, names, path, owner, task_vars):
     return made
 
 
-def _copy(action, source, options, task_vars):
+def _copy(action, source, options, task_vars) -> dict:
     task = action._task.copy()
     # The action that copies knows no async.
     task.async_val, task.args = 0, dict(options, src=source)

@@ -55,7 +55,7 @@ def artifact_host(variables: t.Mapping[str, t.Any], names: t.Sequence[str] = ART
     return next((str(variables[name]).strip() for name in names if variables.get(name)), "")
 
 
-def lost(artifact_hosts: t.Mapping[str, str]) -> str:
+def find_lost_files(artifact_hosts: t.Mapping[str, str]) -> str:
     """Name the nodes whose files would be in the container of the job alone, by node and its artifact host."""
     found = sorted(name for name, host in artifact_hosts.items() if host in HERE)
     return ", ".join(found[:5]) + (" and %d more" % (len(found) - 5) if len(found) > 5 else "")
@@ -63,7 +63,7 @@ def lost(artifact_hosts: t.Mapping[str, str]) -> str:
 
 def forgets(job_id: t.Any, keeps: str, artifact_hosts: t.Mapping[str, str]) -> str:
     """Return what a job would lose of what a playbook KEEPS, one of KEPT; empty if nothing, and outside AWX."""
-    names = lost(artifact_hosts)
+    names = find_lost_files(artifact_hosts)
     if not str(job_id or "").strip() or not keeps or not names:
         return ""
     return (
@@ -83,7 +83,7 @@ def refusal(running: t.Mapping[str, str], local_ledger: bool, ledger: str, artif
             "middle. Set rollout_ledger to a PostgreSQL that all jobs reach, such as "
             "postgresql+psycopg://user@host/database. Nothing was changed." % (running["id"], ledger)
         )
-    names = lost(artifact_hosts)
+    names = find_lost_files(artifact_hosts)
     if names:
         return (
             "This is AWX job %s, and the baselines and evidence of %s would be kept in a container that is thrown "

@@ -14,7 +14,7 @@ import yaml
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def version(root=ROOT):
+def version(root=ROOT) -> str:
     """Return the version of the collection in ROOT, empty if it cannot be read.
 
     An installed collection has MANIFEST.json, and a checkout galaxy.yml.

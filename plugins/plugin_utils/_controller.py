@@ -73,7 +73,7 @@ def limit(seconds: float, what: str) -> t.Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, max(0.001, left - (time.monotonic() - began)))
 
 
-def found(parent, ppid, mine):
+def find_controller(parent, ppid, mine) -> tuple[int | None, str]:
     """(pid of the controller, why there is none): PARENT started this process MINE (None: it is itself the
     controller), PPID is its parent now.
     """
@@ -91,16 +91,16 @@ def found(parent, ppid, mine):
     return pid, ""
 
 
-def require():
+def require() -> int:
     """The pid of the controller; refuses when it has ended."""
     parent = multiprocessing.parent_process()
-    pid, why = found(parent.pid if parent else None, os.getppid(), os.getpid())
+    pid, why = find_controller(parent.pid if parent else None, os.getppid(), os.getpid())
     if pid is None:
         raise ControllerError(why)
     return pid
 
 
-def pause(seconds, sleep=None):
+def pause(seconds, sleep=None) -> None:
     """Wait for SECONDS, and refuse to go on when the controller ended meanwhile."""
     require()
     (sleep or time.sleep)(seconds)

@@ -31,7 +31,7 @@ class EvidenceError(Exception):
     """No bundle was written; the text says where, why and what to do."""
 
 
-def check(node, rollout_id, attempt, moment):
+def check(node, rollout_id, attempt, moment) -> None:
     """Refuse what cannot be the name of a directory."""
     for what, text, pattern, allowed in (
         ("node name", node, NODE, "letters, digits and . _ : -"),
@@ -46,7 +46,7 @@ def check(node, rollout_id, attempt, moment):
         raise EvidenceError("%s: attempt is %d; expected 0 or more." % (node, attempt))
 
 
-def bundle(answer, **about):
+def bundle(answer, **about) -> tuple[dict, dict]:
     """({name: bytes}, manifest) of what the module answered. ABOUT are node, rollout_id, attempt, moment and time.
 
     Raises:
@@ -65,7 +65,10 @@ def bundle(answer, **about):
     except (_host_answers.AnswerError, AttributeError, TypeError) as exc:
         raise EvidenceError("%s: its evidence cannot be kept: %s." % (about["node"], exc)) from exc
     missing += [
-        {"part": _host_answers.shorten(name), "reason": "the node sent a file of a name that is none of a bundle's"}
+        {
+            "part": _host_answers.shorten_value(name),
+            "reason": "the node sent a file of a name that is none of a bundle's",
+        }
         for name in others
     ]
     files = {"reading.json": (reading, False, "")}
@@ -104,11 +107,11 @@ def bundle(answer, **about):
     ), manifest
 
 
-def as_json(document):
+def as_json(document) -> bytes:
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("utf-8", "backslashreplace")
 
 
-def write(artifact_dir, files, manifest):
+def write(artifact_dir, files, manifest) -> str:
     """Keep the FILES; the path of the new directory."""
     node = manifest["node"]
     path = os.path.join(

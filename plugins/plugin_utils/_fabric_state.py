@@ -30,7 +30,7 @@ def decide(answer: Any) -> dict[str, Any]:
     """The state of the fabric, of the answer of gpu_health with all its checks."""
     checks = _checks(answer)
     gpus = _gpus(answer)
-    switches, managers = _observed(checks, "node.nvswitches"), _observed(checks, "node.nvlink_managers")
+    switches, managers = _observed_devices(checks, "node.nvswitches"), _observed_devices(checks, "node.nvlink_managers")
     if switches or managers:
         fabric, why = (
             NEEDED,
@@ -40,7 +40,7 @@ def decide(answer: Any) -> dict[str, Any]:
     elif switches is None or managers is None:
         fabric, why = (
             UNKNOWN,
-            _told(checks, "node.nvswitches", "node.nvlink_managers")
+            _find_messages(checks, "node.nvswitches", "node.nvlink_managers")
             or "The answer of gpu_health has no checks of the fabric.",
         )
     else:
@@ -80,13 +80,13 @@ def _status(checks: Mapping[str, list[Mapping[str, Any]]], ident: str, key: str 
     return checks[ident][0].get(key) if len(checks.get(ident, ())) == 1 else None
 
 
-def _observed(checks: Mapping[str, list[Mapping[str, Any]]], ident: str) -> list[Any] | None:
+def _observed_devices(checks: Mapping[str, list[Mapping[str, Any]]], ident: str) -> list[Any] | None:
     """The devices that a check found; None where it is not known which there are."""
     found = _status(checks, ident, "observed")
     return found if _status(checks, ident) in (PASS, ABSENT, "fail") and isinstance(found, list) else None
 
 
-def _told(checks: Mapping[str, list[Mapping[str, Any]]], *idents: str) -> str:
+def _find_messages(checks: Mapping[str, list[Mapping[str, Any]]], *idents: str) -> str:
     return " ".join(
         dict.fromkeys(
             str(check.get("message"))
@@ -103,7 +103,7 @@ def _version(checks: Mapping[str, list[Mapping[str, Any]]]) -> dict[str, Any]:
     refusal = (
         ""
         if _status(checks, VERSION) == PASS
-        else _told(checks, VERSION) or "The version of the fabric manager is not known."
+        else _find_messages(checks, VERSION) or "The version of the fabric manager is not known."
     )
     known = found if isinstance(found, str) and found != NOT_INSTALLED else None
     return {"found": known, "driver": wanted, "refusal": refusal, "differs": bool(known and wanted and known != wanted)}
@@ -117,7 +117,7 @@ def _missing(checks: Mapping[str, list[Mapping[str, Any]]], gpus: list[Mapping[s
     for ident in OF_NODE + WHERE_IT_APPLIES:
         allowed = (PASS, ABSENT) if ident in WHERE_IT_APPLIES else (PASS,)
         if _status(checks, ident) not in allowed:
-            wrong.append(_told(checks, ident) or "The check %s was not made." % ident)
+            wrong.append(_find_messages(checks, ident) or "The check %s was not made." % ident)
     of_gpus = {check.get("entity"): check for check in checks.get(FABRIC, ())}
     for index, gpu in enumerate(gpus):
         uuid = (gpu.get("uuid") or {}).get("value") or "GPU %d" % index

@@ -51,7 +51,7 @@ def check_digest(found: t.Any, what: str) -> str:
         AnswerError: it is none.
     """
     if not isinstance(found, str) or not _DIGEST.fullmatch(found):
-        raise AnswerError("%s is %s; expected a sha256 digest" % (what, shorten(found)))
+        raise AnswerError("%s is %s; expected a sha256 digest" % (what, shorten_value(found)))
     return found
 
 
@@ -70,7 +70,7 @@ def check_name(found: t.Any, versions: t.Collection[str], allowed: t.Collection[
     if not matched or matched.group("version") not in versions:
         raise AnswerError(
             "an archive is called %s; expected NAME_VERSION_KERNEL_ARCH_COMPILER%s of version %s"
-            % (shorten(found), tree_archives.SUFFIX, " or ".join(versions))
+            % (shorten_value(found), tree_archives.SUFFIX, " or ".join(versions))
         )
     if allowed is not None and found not in allowed:
         raise AnswerError("the archive %s was not asked for" % (found,))
@@ -98,7 +98,7 @@ def check_archives(
     archives: dict[str, Archive] = {}
     for item in check_list(found, what):
         if not isinstance(item, dict):
-            raise AnswerError("%s has the entry %s; expected a dictionary" % (what, shorten(item)))
+            raise AnswerError("%s has the entry %s; expected a dictionary" % (what, shorten_value(item)))
         name = item.get("name")
         if name is None and isinstance(item.get("path"), str):
             name = item["path"].rsplit("/", 1)[-1]
@@ -117,7 +117,7 @@ def check_list(found: t.Any, what: str) -> list[t.Any]:
     if found is None:
         return []
     if not isinstance(found, list) or len(found) > MAX_ARCHIVES:
-        raise AnswerError("%s is %s; expected a list of up to %d entries" % (what, shorten(found), MAX_ARCHIVES))
+        raise AnswerError("%s is %s; expected a list of up to %d entries" % (what, shorten_value(found), MAX_ARCHIVES))
     return found
 
 
@@ -127,7 +127,7 @@ def check_size(size: int, most: int, what: str) -> None:
         raise AnswerError("%s has %d bytes; expected up to %d" % (what, size, most))
 
 
-def shorten(found: t.Any) -> str:
+def shorten_value(found: t.Any) -> str:
     """Return a value for a message, printable and in one line."""
     text = ascii(found)
     return text if len(text) <= 100 else text[:97] + "..."

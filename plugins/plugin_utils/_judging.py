@@ -32,7 +32,7 @@ class _Plain(yaml.SafeLoader):
     )
 
 
-def located(text):
+def load_located(text) -> tuple:
     """(data, {path: line}) of a YAML or JSON text.
 
     ValueError with a line for what is neither, or says a thing twice.
@@ -42,7 +42,7 @@ def located(text):
     lines = {}
     try:
         node = loader.get_single_node()
-        return (None if node is None else _built(loader, node, (), lines)), lines
+        return (None if node is None else _build_value(loader, node, (), lines)), lines
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         raise ValueError("%s%s" % ("line %d: " % (mark.line + 1) if mark else "", exc.problem or exc.context)) from exc
@@ -54,10 +54,10 @@ def located(text):
         loader.dispose()
 
 
-def _built(loader, node, path, lines):
+def _build_value(loader, node, path, lines):
     lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.SequenceNode):
-        return [_built(loader, child, path + (number,), lines) for number, child in enumerate(node.value)]
+        return [_build_value(loader, child, path + (number,), lines) for number, child in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
         result = {}
         for key_node, value_node in node.value:
@@ -73,12 +73,12 @@ def _built(loader, node, path, lines):
                     problem="the key %r is there twice" % (key,), problem_mark=key_node.start_mark
                 )
             lines[path + (key,)] = key_node.start_mark.line + 1
-            result[key] = _built(loader, value_node, path + (key,), lines)
+            result[key] = _build_value(loader, value_node, path + (key,), lines)
         return result
     return loader.construct_object(node)
 
 
-def spot(lines, path):
+def spot(lines, path) -> int | None:
     """The line of PATH, or of the nearest thing around it."""
     for length in range(len(path), -1, -1):
         if path[:length] in lines:
@@ -86,12 +86,12 @@ def spot(lines, path):
     return None
 
 
-def where(name, lines, path):
+def where(name, lines, path) -> str:
     line = spot(lines, tuple(path))
     return name if line is None else "%s, line %d" % (name, line)
 
 
-def read_text(path, what, advice):
+def read_text(path, what, advice) -> str:
     try:
         return _artifacts.read_file(path, follow=True).decode("utf-8")
     except OSError as exc:
@@ -102,7 +102,7 @@ def read_text(path, what, advice):
         raise InputError("the %s %s on the controller is no UTF-8 text; %s" % (what, path, advice)) from exc
 
 
-def baseline(path, node):
+def baseline(path, node) -> dict:
     """The baseline of NODE in the file PATH of the controller."""
     text = read_text(path, "baseline file", "take a baseline first (phase: baseline)")
     try:
@@ -116,14 +116,14 @@ def baseline(path, node):
         _health.check_baseline(document, node)
     except _health.BaselineError as exc:
         try:
-            lines = located(text)[1]
+            lines = load_located(text)[1]
         except ValueError:
             lines = {}
         raise InputError("the baseline file %s: %s" % (where(path, lines, exc.path), exc)) from exc
     return document
 
 
-def policy(path=None, given=None, waivers=None):
+def policy(path=None, given=None, waivers=None) -> dict:
     """The policy to judge by: the collection's own, what the file PATH says, what is GIVEN in the task, and the WAIVERS
     of the task.
 
@@ -146,11 +146,11 @@ def policy(path=None, given=None, waivers=None):
     return full
 
 
-def _of_file(path):
+def _of_file(path) -> tuple[dict, str, dict]:
     advice = "write a YAML or JSON dictionary of thresholds there, or remove policy_file"
     text = read_text(path, "policy file", advice)
     try:
-        document, lines = located(text)
+        document, lines = load_located(text)
     except ValueError as exc:
         raise InputError("the policy file %s is neither YAML nor JSON: %s" % (path, exc)) from exc
     if not isinstance(document, dict):
@@ -158,7 +158,7 @@ def _of_file(path):
     return document, "policy file " + path, lines
 
 
-def _layer(document, name, lines, rows=None):
+def _layer(document, name, lines, rows=None) -> dict:
     """DOCUMENT, if it can be followed by itself."""
     try:
         _health.check_policy(document, rows)
@@ -167,7 +167,7 @@ def _layer(document, name, lines, rows=None):
     return document
 
 
-def _merge(full, document):
+def _merge(full, document) -> None:
     for key, value in document.items():
         if key in ("strict", "waivers"):
             full[key] = full.get(key, []) + value
@@ -181,7 +181,7 @@ def _merge(full, document):
             full[key] = value
 
 
-def tables(directory=DATA_DIRECTORY):
+def tables(directory=DATA_DIRECTORY) -> dict[str, dict]:
     """The collection's data files by name, such as xid; the policy is none of them.
 
     One that is damaged is refused with its key.

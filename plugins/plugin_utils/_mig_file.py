@@ -10,7 +10,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import con
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 
 
-def read(path):
+def read_mig_file(path):
     """The document of the file at PATH, parsed and known to be one of MIG configurations.
 
     ConfigError names the file.
@@ -23,7 +23,7 @@ def read(path):
             "the MIG configuration %s cannot be read: %s" % (path, getattr(exc, "strerror", None) or exc)
         ) from exc
     try:
-        document = _judging.located(text)[0]
+        document = _judging.load_located(text)[0]
         config.parse(document)
     except ValueError as exc:
         raise config.ConfigError("%s: %s" % (path, exc)) from exc

@@ -56,7 +56,7 @@ class NodeActionBase(ActionBase):
         given = [one for one in self._task.environment or [] if isinstance(one, dict) and RECONNECT in one]
         return float(self._templar.template(given[-1][RECONNECT]) or 0) if given else 0.0
 
-    def run_module(self, module_name, module_args, task_vars, **more):
+    def run_module(self, module_name, module_args, task_vars, **more) -> dict:
         """Return the checked answer of a module of the collection. MORE: options of Ansible's _execute_module."""
         answer = self._execute_module(module_name=module_name, module_args=module_args, task_vars=task_vars, **more)
         return _answers.accept(module_name.rsplit(".", 1)[-1], answer)
@@ -69,7 +69,7 @@ class ModuleAction(NodeActionBase):
     _supports_async = True
     MODULE = ""
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars)
         result.update(Background(self).run(self.MODULE, dict(self._task.args), task_vars))
         return clean_result(result)
@@ -87,7 +87,7 @@ class Background:
         action: ActionBase,
         pause: t.Callable[[float], t.Any] = _controller.pause,
         clock: t.Callable[[], float] = time.monotonic,
-    ):
+    ) -> None:
         self.action, self.pause, self.clock = action, pause, clock
         self.limit_s = action._task.async_val
         if self.limit_s:
@@ -109,7 +109,7 @@ class Background:
             answer = self._run_job(module, args)
         return _answers.accept(module.rsplit(".", 1)[-1], answer)
 
-    def _run_job(self, module, args):
+    def _run_job(self, module, args) -> dict:
         with _controller.limit(self.answer_s, self.node):
             begun = self.action._execute_module(
                 module_name=module, module_args=args, task_vars=self.task_vars, wrap_async=True
@@ -133,7 +133,7 @@ class Background:
             if key not in JOB_KEYS and not (key.startswith("std") and not value)
         }
 
-    def _wait(self, job):
+    def _wait(self, job) -> tuple[dict, str]:
         """Wait for a job; return (its last answer, why there is no result)."""
         first = self._look(job)
         deadline, look_at, silent, lost = self.clock() + self.limit_s, self.clock() + LOOK_S, 0, ""
@@ -159,7 +159,7 @@ class Background:
                 look_at = self.clock() + LOOK_S
                 lost = find_loss(first, self._look(job))
 
-    def _look(self, job):
+    def _look(self, job) -> tuple:
         """Return (boot id of the node or empty, whether a process of the job runs, None if that cannot be told)."""
         found = JOB_ID.fullmatch(str(job))
         command = LOOK % found[1] if found else LOOK.partition(";")[0]
@@ -170,7 +170,7 @@ class Background:
             return "", None
         return (lines[0] if lines and len(lines[0]) == 36 else ""), {("0",): True, ("1",): False}.get(tuple(lines[1:]))
 
-    def _ask(self, job, mode):
+    def _ask(self, job, mode) -> dict:
         """Return what the node knows of the job; empty if its connection fails, as it may boot or lose its network."""
         task = self.action._task.copy()
         task.async_val, task.args = 0, {"jid": job, "mode": mode}

@@ -23,7 +23,9 @@ REBOOTING_S = 5.0  # seconds between two attempts on a node that is about to reb
 class NodeClaim:
     """The claim on the node of a task. ACTION: rollout_gate or rollout_step. NODE: its name in the rollout."""
 
-    def __init__(self, action: t.Any, arguments: t.Mapping[str, t.Any], node: str, task_vars: t.Mapping[str, t.Any]):
+    def __init__(
+        self, action: t.Any, arguments: t.Mapping[str, t.Any], node: str, task_vars: t.Mapping[str, t.Any]
+    ) -> None:
         self.action, self.arguments, self.node, self.task_vars = action, arguments, node, task_vars
         self.directory = arguments["claim_dir"]
 
@@ -72,7 +74,7 @@ class NodeClaim:
             if not result.get("failed") and marker.get("exists"):
                 self.end_quarantined(ledger, marker, resume)
             if not result.get("failed") and not result.get("going_down"):
-                return claim.token(mine, self.directory)
+                return claim.make_token(mine, self.directory)
             if result.get("failed") or time.monotonic() >= deadline:
                 break
             time.sleep(min(REBOOTING_S, max(0.0, deadline - time.monotonic())))
@@ -91,7 +93,7 @@ class NodeClaim:
         """Record the final state of a node that has a ticket and was not changed, and fail."""
         controller = self.action.controller()
 
-        def write(transaction):
+        def write(transaction) -> None:
             view = requests.open_view(transaction, ledger.rollout_id, controller)
             transaction.append("state", run=view.run, node=self.node, state=ended, reason=why, failure=failure)
             if state.nothing_left(view):
@@ -107,12 +109,12 @@ class NodeClaim:
         Returns:
             Why it could not be updated; empty if it was, or if it stays as it is.
         """
-        if not claims.after(ended):
+        if not claims.claim_after(ended):
             return ""
         try:
             result = self.action.on_node(
                 self.task_vars,
-                state=claims.after(ended),
+                state=claims.claim_after(ended),
                 directory=self.directory,
                 content=mine,
                 changed=ended in state.PROVEN,

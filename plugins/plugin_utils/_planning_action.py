@@ -130,12 +130,12 @@ class PlanningAction(RolloutAction):
         markers = self.given["markers"] or {}
         unproven = {**self.find_unproven(ledger), **self.find_held_elsewhere(ledger)}
         return [
-            probes.probe(
+            probes.make_probe(
                 name,
                 audit,
                 markers.get(name),
                 places.get(name, {}),
-                probes.beside((self.given["health"] or {}).get(name), _peers.of_node(peers, name)),
+                probes.judge_with_peers((self.given["health"] or {}).get(name), _peers.of_node(peers, name)),
                 unproven.get(name, ""),
                 lacks.get(name, ""),
                 None if self.undo else self.given["layout_looks"].get(name),
@@ -146,7 +146,7 @@ class PlanningAction(RolloutAction):
     def require_alone(self, transaction: t.Any) -> None:
         """Refuse to replace a plan for several controllers by one for this run, which may have a part of its nodes."""
         view = transaction.view
-        if members.shared(transaction.owner) and view.finished is None and not self.given["hand_over"]:
+        if members.is_shared(transaction.owner) and view.finished is None and not self.given["hand_over"]:
             raise owner.OwnerError(
                 "Rollout %s was planned for several controllers at %s, and has not ended. Join it with "
                 "rollout_join=true, or end it first (rollout_control with rollout_verb=end). Nothing was changed."
@@ -171,7 +171,7 @@ class PlanningAction(RolloutAction):
         self, ledger: Ledger, made: plan.Plan, run: t.Optional[str], peers: dict, lines: t.List[str], refused: str
     ) -> dict:
         """Print the plan, in check mode with the steps of its nodes, and return the result of the task."""
-        lines = lines + (["  " + line for line in plan_text.steps(made)] if self.check and not refused else [])
+        lines = lines + (["  " + line for line in plan_text.list_steps(made)] if self.check and not refused else [])
         for line in lines:
             self.say(line)
         result = {
@@ -188,7 +188,7 @@ class PlanningAction(RolloutAction):
             "refused": made.refused or refused,
             "directory": ledger.directory,
             "lines": lines,
-            "table": plan_text.table(lines),
+            "table": plan_text.cut_lines(lines),
         }
         if refused:  # the result has the plan too
             result.update(failed=True, msg=refused)
@@ -223,7 +223,7 @@ class PlanningAction(RolloutAction):
         """Return for each node the other rollout, of any ledger, that is in its claim and not finished with it."""
         held = {name: one for name, one in self.read_claims().items() if one}
 
-        def question(transaction):
+        def question(transaction) -> dict[str, str]:
             known = {name: transaction.ledger_id == one["ledger"] for name, one in held.items()}
             return {
                 name: one["rollout_id"]
@@ -270,7 +270,7 @@ class PlanningAction(RolloutAction):
                     )
                 continue
             before = transaction.view.nodes.get(name) if transaction else None
-            answer = claims.admits(
+            answer = claims.is_admitted(
                 one,
                 ledger_id,
                 ledger.rollout_id,
@@ -284,7 +284,7 @@ class PlanningAction(RolloutAction):
             elif answer.over:
                 over[name] = one
         if refused:
-            raise owner.OwnerError(claims.refusal(refused, found))
+            raise owner.OwnerError(claims.describe_refusal(refused, found))
         return over
 
     @staticmethod

@@ -53,7 +53,7 @@ def redact(value: object, secrets: t.Iterable[object] = (), limit: int = LIMIT) 
         if is_cut:
             # The cut may have left the beginning of a secret.
             found = found[: -max(map(len, forms))]
-    return text.line(mask_credentials(found), limit)
+    return text.one_line(mask_credentials(found), limit)
 
 
 def describe(exc: BaseException, secrets: t.Iterable[object] = (), limit: int = LIMIT) -> str:

@@ -60,7 +60,7 @@ class RolloutAction(NodeActionBase):
     _supports_check_mode = True
     _supports_async = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars or {})
         try:
             arguments = self.read_options(self._task.args)
@@ -84,12 +84,12 @@ class RolloutAction(NodeActionBase):
         for why in self.unusable.values():
             display.warning("%s It is left out here." % why)
         usable = {key: value for key, value in given.items() if key not in self.unusable}
-        return options.read(usable, self.ARGUMENT_SPEC, self.VARIABLES)
+        return options.read_options(usable, self.ARGUMENT_SPEC, self.VARIABLES)
 
     def act(self, arguments, task_vars):
         raise NotImplementedError
 
-    def unwritable(self, exc):
+    def unwritable(self, exc) -> str:
         """Return the message for a path of the controller that cannot be used, with the variable that sets it."""
         path, given = str(exc.filename or ""), dict(self._task.args)
         given.update((name.removeprefix(options.PREFIX), value) for name, value in given.get("policy", {}).items())
@@ -113,14 +113,14 @@ class RolloutAction(NodeActionBase):
         )
 
     @staticmethod
-    def ledger(arguments, rollout_id=None):
+    def ledger(arguments, rollout_id=None) -> Ledger:
         return Ledger(
             arguments["artifact_dir"],
             arguments["rollout_id"] if rollout_id is None else rollout_id,
             arguments["ledger"],
         )
 
-    def undone(self, arguments, names):
+    def undone(self, arguments, names) -> tuple[Ledger | None, str]:
         """Return (ledger of the rollout to roll back, id of an interrupted rollback of it); None and "" if none.
 
         Without rollback_of it is the last rollout if that is an interrupted rollback, else the last one that changed
@@ -161,15 +161,15 @@ class RolloutAction(NodeActionBase):
         return ledger, broken_off
 
     @property
-    def check(self):
+    def check(self) -> bool:
         return bool(self._task.check_mode)
 
     @staticmethod
-    def controller():
+    def controller() -> dict:
         """Return the identity of the playbook's process; refuse a task whose playbook has ended."""
-        return owner.identify(_controller.require())
+        return owner.identify_process(_controller.require())
 
-    def on_node(self, task_vars, **args):
+    def on_node(self, task_vars, **args) -> dict:
         """Return the result of node_state on the node of the task; a failure where it does not answer in time."""
         seconds = _controller.answer_timeout(self, task_vars) + int(args.get("lock_timeout_s") or 0)
         try:
@@ -178,18 +178,18 @@ class RolloutAction(NodeActionBase):
         except _controller.AnswerTimeout as exc:
             return {"failed": True, "msg": str(exc)}
 
-    def tell(self, ledger, arguments, now=False, idle=False, ended=None):
+    def tell(self, ledger, arguments, now=False, idle=False, ended=None) -> dict | None:
         """Update the reports and notify the webhook, after a write or when IDLE. Returns the report if NOW.
 
-        ENDED: as in publish.gather().
+        ENDED: as in publish.gather_document().
         """
         textfile_dir = arguments.get("textfile_dir")
         identity = self.controller() if textfile_dir else None
-        doc = publish.refresh(ledger, now, idle, textfile_dir, display.warning, ended, identity)
-        webhook.notify(ledger, arguments.get("webhook"), idle, display.warning)
+        doc = publish.refresh_files(ledger, now, idle, textfile_dir, display.warning, ended, identity)
+        webhook.send_pending(ledger, arguments.get("webhook"), idle, display.warning)
         return doc
 
-    def say_brakes(self, ledger, found):
+    def say_brakes(self, ledger, found) -> None:
         """Print what keeps nodes from starting, once for the whole rollout, and when that has ended."""
         before = self.kept(ledger, "brakes.lock", lambda kept: (kept.get("brakes") or [], {"brakes": found}))
         if before is None or before == found:
@@ -198,14 +198,14 @@ class RolloutAction(NodeActionBase):
             self.say(line)
 
     @staticmethod
-    def kept(ledger, name, decide):
+    def kept(ledger, name, decide) -> bool | list[str] | None:
         """Return what DECIDE(kept) answers, with what is to be kept in the file NAME from now on: (answer, kept).
 
         For what one process of the controller prints for all: None if another process has the file, or if it cannot be
         used, which is a warning.
         """
         try:
-            with files.locked(ledger.path(name), 0.0) as handle:
+            with files.open_locked(ledger.path(name), 0.0) as handle:
                 if handle is None:
                     return None
                 before = files.read_json(handle)
@@ -220,11 +220,11 @@ class RolloutAction(NodeActionBase):
             return None
 
     @staticmethod
-    def say(line):
+    def say(line) -> None:
         """Print a line of progress to stderr, so that what a JSON callback prints to stdout stays JSON."""
         display.display(line, stderr=True)
 
-    def say_progress(self, line):
+    def say_progress(self, line) -> None:
         """Print the line of a transition, unless callback rollout_progress does."""
         if PROGRESS not in C.CALLBACKS_ENABLED:
             self.say(line)

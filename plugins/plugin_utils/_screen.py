@@ -19,13 +19,13 @@ class Screen:
     """Ansible's Display for the plugins of this collection."""
 
     def display(self, line: str, stderr: bool = False) -> None:
-        Display().display(text.clean(line), stderr=stderr)
+        Display().display(text.clean_text(line), stderr=stderr)
 
     def warning(self, line: str) -> None:
-        Display().warning(text.clean(line))
+        Display().warning(text.clean_text(line))
 
     def vv(self, line: str) -> None:
-        Display().vv(text.clean(line))
+        Display().vv(text.clean_text(line))
 
 
 display = Screen()
@@ -35,9 +35,9 @@ def clean_result(result: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
     """Clean the texts of a RESULT that Ansible prints, in place, and return it. Other data stays as it is."""
     for key in SHOWN:
         if isinstance(result.get(key), str):
-            result[key] = text.clean(result[key])
+            result[key] = text.clean_text(result[key])
     if isinstance(result.get("warnings"), list):
-        result["warnings"] = [text.clean(one) if isinstance(one, str) else one for one in result["warnings"]]
+        result["warnings"] = [text.clean_text(one) if isinstance(one, str) else one for one in result["warnings"]]
     return result
 
 
@@ -47,5 +47,5 @@ def clean_verdict(health: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
     """
     for check in health["checks"]:
         if check.get("message"):
-            check["message"] = text.clean(check["message"])
+            check["message"] = text.clean_text(check["message"])
     return health

@@ -20,7 +20,7 @@ class Twins(t.NamedTuple):
     shared: str
 
 
-def same(one, other):
+def same(one, other) -> str:
     """Return what makes two identities (machine_id, board_serial, gpus) one machine, in words; empty if they are two
     machines, or if it is unknown.
     """
@@ -37,7 +37,7 @@ def same(one, other):
     return "board serial number %s" % serials[0] if all(serials) else ""
 
 
-def find(identities):
+def find(identities) -> Twins | None:
     """The first two names of IDENTITIES that are one machine; None where there are none."""
     for key in ("gpus", "machine_id", "board_serial"):
         alike: t.Dict[str, t.List[str]] = {}
@@ -53,7 +53,7 @@ def find(identities):
     return None
 
 
-def _among(names, identities, all_of_them):
+def _among(names, identities, all_of_them) -> Twins | None:
     """The first two of NAMES, which are alike in something, that are one machine.
 
     Of many with a copied id each is held only against one with the same board, one without a known board, and one more
@@ -73,12 +73,12 @@ def _among(names, identities, all_of_them):
     return None
 
 
-def complaint(identities):
+def complaint(identities) -> str:
     """Describe two names that are one machine; empty if there are none."""
     return words(find(identities))
 
 
-def words(found):
+def words(found) -> str:
     if not found:
         return ""
     copied = (

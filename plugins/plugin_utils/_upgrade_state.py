@@ -134,7 +134,7 @@ class Documents(TypedDict, total=False):
 
 
 def documents(facts: Facts) -> Documents:
-    before, passed = _before(facts), _passed(facts)
+    before, passed = _before(facts), _has_passed(facts)
     recover, _current = _progress(facts)
     without_mig = _of(facts, "mig_free").get("baseline") or _of(_of(facts, "gate"), "documents").get("mig-free")
     found = {
@@ -167,7 +167,7 @@ def decide(facts: Facts) -> State:
     active = active_units(_of(facts, "units").get("stdout") or "")
     runs = [*active, *(facts.get("ran") or [])]
     running = [unit for unit in facts.get("services") or [] if unit in runs]
-    booted = _booted(recover, _of(facts, "reboot"), facts.get("booted"))
+    booted = _was_booted(recover, _of(facts, "reboot"), facts.get("booted"))
     hardware = {key: value for key, value in (facts.get("hardware") or {}).items() if key in ("hardware", "peers")}
     failed = _of(facts, "failed_result")
     state: State = {
@@ -319,7 +319,7 @@ def _progress(facts: Facts) -> tuple[bool, bool]:
     return recover, recover and not facts.get("layout") and _of(_before(facts), "health").get("verdict") == "pass"
 
 
-def _passed(facts: Facts) -> Answer:
+def _has_passed(facts: Facts) -> Answer:
     _recover, current = _progress(facts)
     return _before(facts) if current else _of(facts, "after")
 
@@ -333,7 +333,7 @@ def _version_before(wanted: str, baseline: Any) -> str | None:
     return package or versions.get("loaded") or ""
 
 
-def _booted(recover: bool, reboot: Answer, earlier: str | None) -> str:
+def _was_booted(recover: bool, reboot: Answer, earlier: str | None) -> str:
     """Unknown after a controller died, or a reboot failed.
 
     A driver that is reloaded on the way back does not undo a reboot.

@@ -30,7 +30,7 @@ HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")  # what is sent as Latin-1
 class WebError(Exception):
     """No answer. SENT says whether the other side may have got the request all the same."""
 
-    def __init__(self, words, sent=True):
+    def __init__(self, words, sent=True) -> None:
         super().__init__(words)
         self.sent = sent
 
@@ -42,7 +42,7 @@ class Answer:
     retry_after_s: t.Optional[float] = None
 
 
-def complaint(url):
+def complaint(url) -> str:
     """Return the problem of a URL; empty if it can be requested. The message never has the URL itself."""
     try:
         parts = urllib.parse.urlsplit(url)
@@ -61,7 +61,7 @@ def complaint(url):
     return ""
 
 
-def header_problem(headers):
+def header_problem(headers) -> str:
     """Return the problem of HEADERS, which http.client would tell with the value; empty if they can be sent.
 
     The message has the name of a header and never its value.
@@ -77,18 +77,18 @@ def header_problem(headers):
     return ""
 
 
-def header_secrets(headers):
+def header_secrets(headers) -> list[str]:
     """Return the values of HEADERS that may be secrets, for redact()."""
     return [str(value) for name, value in headers.items() if str(name).lower() not in PUBLIC]
 
 
-def place(url):
+def place(url) -> str:
     """The host and port of a URL, to name it."""
     parts = urllib.parse.urlsplit(url)
     return "%s%s" % (parts.hostname, ":%d" % parts.port if parts.port else "")
 
 
-def request(url, timeout_s, body=None, headers=None, largest=LARGEST):
+def request(url, timeout_s, body=None, headers=None, largest=LARGEST) -> Answer:
     """The Answer of URL, of at most LARGEST bytes, or a WebError after TIMEOUT_S at the latest.
 
     Redirects are not followed.
@@ -111,7 +111,7 @@ def request(url, timeout_s, body=None, headers=None, largest=LARGEST):
     return outcome[0]
 
 
-def _ask(outcome, url, timeout_s, body, headers, largest):
+def _ask(outcome, url, timeout_s, body, headers, largest) -> None:
     until = time.monotonic() + timeout_s
     # No redirects and no netrc: a secret goes where it was meant to go, and nowhere else.
     options = {"timeout": timeout_s, "follow_redirects": "none", "use_netrc": False, "http_agent": "gpufleet.lifecycle"}
@@ -135,7 +135,7 @@ def _ask(outcome, url, timeout_s, body, headers, largest):
         outcome.append(WebError(_why(exc, url, headers)))
 
 
-def _answer(response, until, largest):
+def _answer(response, until, largest) -> Answer:
     body = bytearray()
     while True:
         chunk = response.read1(65536) if hasattr(response, "read1") else response.read(65536)
@@ -150,7 +150,7 @@ def _answer(response, until, largest):
     return Answer(response.status, bytes(body), float(after) if re.fullmatch(r"[0-9]{1,6}", after) else None)
 
 
-def _why(reason, url, headers):
+def _why(reason, url, headers) -> str:
     if isinstance(reason, (socket.timeout, TimeoutError)):
         return "it did not answer in time"
     parts = urllib.parse.urlsplit(url)

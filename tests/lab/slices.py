@@ -194,7 +194,7 @@ class Rollout:
         self.tell()
 
     def tell(self) -> None:
-        for node in self.ledger.view().nodes.everything():
+        for node in self.ledger.view().nodes.list_all():
             for number, step in enumerate(node.steps):
                 key = (node.name, number, step.name)
                 if key not in self.seen:

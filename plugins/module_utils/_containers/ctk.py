@@ -28,7 +28,7 @@ class CtkError(Exception):
 class Ctk:
     """One run of the module. ``params`` are its options, ``runner`` calls commands."""
 
-    def __init__(self, params, runner, root="/"):
+    def __init__(self, params, runner, root="/") -> None:
         self.params, self.runner, self.root = params, runner, root
         self.found = runtimes.read(root, runner)
         wanted = params["runtimes"] if params["state"] == CONFIGURED else []
@@ -41,21 +41,21 @@ class Ctk:
 
     # ---- what would be written ----
 
-    def differences(self):
+    def differences(self) -> tuple[list, dict]:
         """``(runtimes whose files differ, {path: (before, after)})``; what nvidia-ctk writes is made in a directory
         aside, and nothing else is touched.
         """
         changes, due = {}, []
         with tempfile.TemporaryDirectory(prefix="gpufleet-ctk-") as place:
             for name in self.plan["runtimes"]:
-                mine = self.foreseen(name, os.path.join(place, name)) if name in decide.CONFIGURED else {}
+                mine = self.foresee_change(name, os.path.join(place, name)) if name in decide.CONFIGURED else {}
                 changes.update(mine)
                 if mine:
                     due.append(name)
             changes.update(self.foreseen_cdi(os.path.join(place, "cdi")))
         return due, changes
 
-    def foreseen(self, name, place):
+    def foresee_change(self, name, place) -> dict[str, tuple]:
         paths = decide.CONFIGURED[name]["files"]
         before = dict((path, files.read_text(files.under(self.root, path))) for path in paths)
         drop_ins = os.path.dirname(paths[1]) if len(paths) > 1 else None
@@ -82,7 +82,7 @@ class Ctk:
             )
         return dict((path, (before[path], text)) for path, text in after.items() if text != before[path])
 
-    def foreseen_cdi(self, place):
+    def foreseen_cdi(self, place) -> dict[str, tuple]:
         """The files of CDI: one for the GPUs, and with it perhaps others of the same stem; those that are no longer
         made go.
         """
@@ -118,7 +118,7 @@ class Ctk:
                 changes[path] = (before, made.get(name))
         return changes
 
-    def call(self, argv, what):
+    def call(self, argv, what) -> None:
         rc, out, err = self.runner([files.under(self.root, argv[0])] + argv[1:], CALL_S)
         if rc:
             lines = (err.strip() or out.strip() or "it said nothing").splitlines()
@@ -129,7 +129,7 @@ class Ctk:
 
     # ---- doing it ----
 
-    def pending(self):
+    def pending(self) -> list[str]:
         """Runtimes that an earlier run configured and did not restart."""
         return [
             name
@@ -137,14 +137,14 @@ class Ctk:
             if self.params["restart"] and os.path.exists(files.under(self.root, MARKS + name))
         ]
 
-    def busy(self, due):
+    def busy(self, due) -> str:
         """Return the reason not to restart a runtime now; empty if it may be restarted."""
         ends = [name for name in due if name in decide.ENDS_CONTAINERS]
         if not (ends and self.params["restart"] and self.params["in_use"]):
             return ""
         return "%s has to be restarted, which ends its containers, and %s" % (" and ".join(ends), self.params["in_use"])
 
-    def act(self, due, changes):
+    def act(self, due, changes) -> list[str]:
         """Write, restart and read back; what was done, in sentences."""
         actions = []
         for name in due:
@@ -178,7 +178,7 @@ class Ctk:
             )
         return actions + [self.restart(name) for name in self.pending()]
 
-    def restart(self, name):
+    def restart(self, name) -> str:
         unit = decide.CONFIGURED[name]["unit"]
         rc, out, dummy = self.runner(["systemctl", "show", "--property=ActiveState", "--value", unit], CALL_S)
         if rc == 0 and out.strip() in ("inactive", ""):
@@ -201,13 +201,13 @@ class Ctk:
         os.unlink(files.under(self.root, MARKS + name))
         return "restart %s" % unit
 
-    def devices(self):
+    def devices(self) -> list[str]:
         """The devices that the CDI file names."""
         found = cdi.read(self.root) or {"specs": []}
         paths = (self.params["cdi_file"], files.resolve(self.root, self.params["cdi_file"]))
         return next((spec["devices"] or [] for spec in found["specs"] if spec["path"] in paths), [])
 
 
-def write(path, text):
+def write(path, text) -> None:
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(text)

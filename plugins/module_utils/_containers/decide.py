@@ -42,25 +42,25 @@ FLOORS = {
 }
 
 
-def number(version):
+def number(version) -> tuple[int, ...]:
     """A version of numbers and dots as three numbers that can be compared."""
     return tuple(([int(part) for part in re.findall(r"\d+", version)] + [0, 0, 0])[:3])
 
 
-def older(version, floor):
+def older(version, floor) -> bool:
     return number(version) < number(floor)
 
 
-def refusal(ident, found, expected, message, next_step):
+def refusal(ident, found, expected, message, next_step) -> dict:
     return {"id": ident, "found": found, "expected": expected, "message": message, "next_step": next_step}
 
 
-def toolkit_floor(name, version):
+def toolkit_floor(name, version) -> str:
     """The oldest toolkit for this runtime in this version."""
     return [toolkit for since, toolkit in FLOORS[name]["toolkit"] if not older(version, since)][-1]
 
 
-def decide(found, wanted):
+def decide(found, wanted) -> dict[str, list]:
     """``{"runtimes": [name], "refusals": [...]}`` of what :func:`runtimes.read` found.
 
     WANTED names runtimes; if empty, those that are there.
@@ -117,7 +117,7 @@ def decide(found, wanted):
     return {"runtimes": names, "refusals": refusals}
 
 
-def too_old(version, floor, needed_by):
+def too_old(version, floor, needed_by) -> dict[str, str]:
     return refusal(
         "toolkit_too_old",
         version,
@@ -127,7 +127,7 @@ def too_old(version, floor, needed_by):
     )
 
 
-def of_runtime(name, runtime, toolkit):
+def of_runtime(name, runtime, toolkit) -> list[dict]:
     if runtime is None:
         return [
             refusal(
@@ -171,7 +171,7 @@ def of_runtime(name, runtime, toolkit):
     return []
 
 
-def command(toolkit, name, place, default):
+def command(toolkit, name, place, default) -> list[str]:
     """The call of nvidia-ctk that configures a runtime. PLACE maps a path of CONFIGURED to where it is."""
     config, drop_in = (list(CONFIGURED[name]["files"]) + [None])[:2]
     argv = [toolkit["path"], "runtime", "configure", "--runtime=%s" % name, "--config=%s" % place(config)]
@@ -184,7 +184,7 @@ def command(toolkit, name, place, default):
     )
 
 
-def sentence(refusals):
+def sentence(refusals) -> str:
     """The refusals for an operator, each with what to do next."""
     return " ".join(
         "%s Next step: %s." % (item["message"][0].upper() + item["message"][1:], item["next_step"]) for item in refusals

@@ -50,7 +50,7 @@ CARRIED = {
 }
 
 
-def program(root, name):
+def program(root, name) -> str | None:
     """The path of a program below the root; None where there is none."""
     for place in PLACES:
         path = files.resolve(root, "%s/%s" % (place, name))
@@ -59,14 +59,14 @@ def program(root, name):
     return None
 
 
-def version(root, runner, path):
+def version(root, runner, path) -> str | None:
     """Return the version in a program's output: the first number with dots; None without one."""
     rc, out, err = runner([files.under(root, path), "--version"], ASK_S)
     found = VERSION.search(out or err) if rc == 0 else None
     return found.group(1) if found else None
 
 
-def read(root, runner):
+def read(root, runner) -> dict:
     """``{"toolkit": {"path", "version"}|None, "runtimes": {name: {"path", "version"}}, "carried": {name: ready}}``."""
     found = {}
     for name, binary in PROGRAMS.items():
@@ -85,7 +85,7 @@ def read(root, runner):
     }
 
 
-def has_nvidia(root, path):
+def has_nvidia(root, path) -> bool:
     """Return whether the configuration that a runtime reads names NVIDIA's runtime; PATH may be a directory of them."""
     there = files.under(root, path)
     paths = [os.path.join(there, name) for name in files.listing(there) or []] if os.path.isdir(there) else [there]

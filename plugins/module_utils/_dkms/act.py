@@ -22,12 +22,12 @@ POLL_S = 2
 class ActError(Exception):
     """A step that failed. ``details`` goes into the module's result."""
 
-    def __init__(self, message, **details):
+    def __init__(self, message, **details) -> None:
         super().__init__(message)
         self.details = details
 
 
-def read_view(root, runner, name, version, wanted_kernels):
+def read_view(root, runner, name, version, wanted_kernels) -> dict:
     """Everything a plan needs, read now."""
     state = dkms.read(root, runner)
     if not state["available"] and state["error"] != "dkms is not installed":
@@ -55,12 +55,12 @@ def read_view(root, runner, name, version, wanted_kernels):
     }
 
 
-def source_conf(root, name, version):
+def source_conf(root, name, version) -> str | None:
     """The dkms.conf of the module's source on the node, or None."""
     return files.read_text(files.under(root, "/usr/src/%s-%s/dkms.conf" % (name, version)))
 
 
-def find_names(root, version):
+def find_names(root, version) -> list[str]:
     """Names of NVIDIA modules of a version that the node has, in the DKMS tree or as source."""
     found = set(name for name, other in dkms.list_trees(root) if other == version)
     for path in glob.glob(files.under(root, "/usr/src/nvidia*-%s/dkms.conf" % glob.escape(version))):
@@ -68,7 +68,7 @@ def find_names(root, version):
     return sorted(name for name in found if dkms.is_driver(root, name, version))
 
 
-def wait_for_others(deadline, proc="/proc"):
+def wait_for_others(deadline, proc="/proc") -> list[dict]:
     """Wait for dkms processes that do not know our lock (a package's script, a person); what is left at the
     deadline.
     """
@@ -82,12 +82,12 @@ def wait_for_others(deadline, proc="/proc"):
 class Tree:
     """One module version on one node, and the steps that change it."""
 
-    def __init__(self, name, version, runner, root="/", build_timeout_s=3600, arch=None):
+    def __init__(self, name, version, runner, root="/", build_timeout_s=3600, arch=None) -> None:
         self.name, self.version, self.runner, self.root = name, version, runner, root
         self.build_timeout_s = build_timeout_s
         self.arch = arch or kernels.architecture()
 
-    def perform(self, item, archives=None):
+    def perform(self, item, archives=None) -> None:
         """Do one step; raises ActError with the reason and the end of the log."""
         action, kernel = item["action"], item["kernel"]
         if action == "clear":
@@ -110,7 +110,7 @@ class Tree:
             if rc:
                 raise self.failure(action, kernel, rc, out, err)
 
-    def failure(self, action, kernel, rc, out, err):
+    def failure(self, action, kernel, rc, out, err) -> ActError:
         log = (
             dkms.log_path(self.root, self.name, self.version, kernel, self.arch)
             if action in ("build", "install")
@@ -157,7 +157,7 @@ class Tree:
             make_log_path=log,
         )
 
-    def clear(self, path, version=None):
+    def clear(self, path, version=None) -> None:
         """Remove what a build left inside this module version's tree, or the tree of another version as a whole."""
         base = dkms.directory_of(self.name, self.version) + "/"
         real = files.resolve(self.root, path)
@@ -171,7 +171,7 @@ class Tree:
             if path.count("/") > base.count("/") and not files.listing(above):
                 os.rmdir(above)
 
-    def load(self, kernel, taken):
+    def load(self, kernel, taken) -> None:
         """Give DKMS what was built for a kernel, out of the directory that :meth:`judge` filled.
 
         It is what ``dkms ldtarball --force`` does of an archive without source, for this kernel and nothing else: the
@@ -195,7 +195,7 @@ class Tree:
         os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
         shutil.move(os.path.join(taken, kernel, self.arch), target)
 
-    def export(self, kernel, directory, compiler, apart=None):
+    def export(self, kernel, directory, compiler, apart=None) -> dict[str, str]:
         """Write one kernel's built modules and their digest; the archive appears under its name only when it is whole
         and right.
 
@@ -241,7 +241,7 @@ class Tree:
                 os.unlink(temporary)
         return {"kernel": kernel, "path": target, "sha256": digest, "source": source}
 
-    def exported(self, kernel, directory, compiler):
+    def find_export(self, kernel, directory, compiler) -> dict[str, str] | None:
         """The archive of an earlier export, when it is there and whole; else None."""
         path = os.path.join(directory, dkms.tree_name(self.name, self.version, kernel, self.arch, compiler))
         digest = tree_archives.read_whole_digest(path)
@@ -251,10 +251,10 @@ class Tree:
             else None
         )
 
-    def verify_present(self, wanted_kernels):
+    def verify_present(self, wanted_kernels) -> dict:
         """Read back: DKMS's state and the module file's own version. Apt and dkms may both say that all is well."""
         now = read_view(self.root, self.runner, self.name, self.version, wanted_kernels)
-        wrong = [kernel for kernel in wanted_kernels if not plan.settled(now, kernel, self.version)]
+        wrong = [kernel for kernel in wanted_kernels if not plan.is_settled(now, kernel, self.version)]
         if wrong:
             raise ActError(
                 "%s %s is not in place, though every command ended well: %s."
@@ -267,7 +267,7 @@ class Tree:
             )
         return now
 
-    def verify_absent(self, wanted_kernels, whole):
+    def verify_absent(self, wanted_kernels, whole) -> dict:
         now = read_view(self.root, self.runner, self.name, self.version, wanted_kernels)
         left = [
             kernel
@@ -289,7 +289,7 @@ class Tree:
             )
         return now
 
-    def file_left(self, now, kernel):
+    def file_left(self, now, kernel) -> bool:
         """True when a module file of this version is still in DKMS's directory and no other DKMS module accounts for
         it.
         """
@@ -303,17 +303,17 @@ class Tree:
             for item in list_candidates(now["modules"][kernel])
         )
 
-    def staged(self):
+    def find_staged(self) -> str | None:
         path = tree_archives.make_staging_path(self.name, self.version)
         return path if os.path.lexists(files.under(self.root, path)) else None
 
-    def unstage(self):
+    def unstage(self) -> None:
         path = files.under(self.root, tree_archives.make_staging_path(self.name, self.version))
         os.unlink(path)
         if not files.listing(os.path.dirname(path)):
             os.rmdir(os.path.dirname(path))
 
-    def stage(self, copies):
+    def stage(self, copies) -> None:
         """Put archives where the package's own script takes a prebuilt tree from; False when the same is there
         already.
         """
@@ -325,11 +325,11 @@ class Tree:
             else:
                 trees.merge_archives(copies, temporary)
 
-    def staged_holds(self, contents):
+    def staged_holds(self, contents) -> bool:
         """True when what is staged holds the same modules as some archives (kernel, member and size and digest of
         each).
         """
-        path = self.staged()
+        path = self.find_staged()
         if not path:
             return False
         try:
@@ -337,7 +337,7 @@ class Tree:
         except tree_archives.TreeError:
             return False
 
-    def must_stage(self, runner):
+    def must_stage(self, runner) -> bool:
         """True while the source is not there, or its package is not configured: the package's script would throw an
         import away.
         """
@@ -348,7 +348,7 @@ class Tree:
             "kernel" in item["package"] and item["package"].startswith("nvidia") for item in state["interrupted"]
         )
 
-    def node(self, wanted_kernels):
+    def node(self, wanted_kernels) -> dict:
         """Return the facts of the node that an archive is compared with."""
         return {
             "name": self.name,
@@ -362,7 +362,7 @@ class Tree:
             "secure_boot": secureboot.read(self.root, self.runner),
         }
 
-    def judge(self, copy, wanted_kernels, source=None, path="", sha256=None, take=None):
+    def judge(self, copy, wanted_kernels, source=None, path="", sha256=None, take=None) -> list[str]:
         """The kernels an archive holds; raises TreeError when it does not fit this node, or is not the one of that
         digest.
 
@@ -383,5 +383,5 @@ class Tree:
         return [kernel for kernel, dummy in sorted(tree["kernels"])]
 
 
-def list_candidates(item):
+def list_candidates(item) -> list[dict]:
     return [item] + item.get("others", []) if item else []

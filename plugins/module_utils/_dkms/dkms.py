@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 
 from .._node import files, proc_tasks
 from .._node.runner import missing
@@ -54,7 +55,7 @@ EXIT_CODES = {
 }
 
 
-def read(root, runner):
+def read(root, runner) -> dict:
     """``{"available", "error", "entries", "unparsed", "leftovers"}`` of every NVIDIA module in the tree."""
     answer = {"available": True, "error": None, "entries": [], "unparsed": []}
     argv = ["dkms", "status"]
@@ -72,7 +73,7 @@ def read(root, runner):
     return answer
 
 
-def is_driver(root, name, version):
+def is_driver(root, name, version) -> bool:
     """Return whether a DKMS module is the GPU driver: by what its dkms.conf builds, or by its name where there is none.
 
     Many others begin like it: nvidia-fs, nvidia-peermem, nvidia-peer-memory.
@@ -85,12 +86,12 @@ def is_driver(root, name, version):
     return bool(NAMES.match(name))
 
 
-def directory_of(name, version):
+def directory_of(name, version) -> str:
     """Return the directory of a module version; what is left of one without its source is removed with it."""
     return "%s/%s/%s" % (TREE, name, version)
 
 
-def parse_status(out):
+def parse_status(out) -> tuple[list, list]:
     """Entries of ``dkms status`` in every format it has had, and the lines that are in none of them."""
     entries, unparsed = [], []
     for line in (item.strip() for item in out.splitlines()):
@@ -106,7 +107,7 @@ def parse_status(out):
     return entries, unparsed
 
 
-def state_of(entries, name, version, kernel):
+def state_of(entries, name, version, kernel) -> str | None:
     """One word for a module version on a kernel: absent, added, built, installed, differs, incomplete, broken, or
     unknown where dkms says something else.
     """
@@ -122,16 +123,16 @@ def state_of(entries, name, version, kernel):
     return next((word for word in ("broken", "unknown") if word in whole), "added")
 
 
-def describe(entry):
+def describe(entry) -> str:
     """Return what dkms status says of an entry, in one line."""
     return "%s %s" % (entry["state"], "(%s)" % entry["note"] if entry["note"] else "")
 
 
-def remark_state(remark):
+def remark_state(remark) -> str | None:
     return next((state for words, state in REMARKS if re.search(words, remark.lower())), "unknown")
 
 
-def leftovers(root, entries=None):
+def leftovers(root, entries=None) -> list[dict]:
     """Return the remains of an interrupted or failed build: ``[{name, version, kernel, arch, path, reason}]``.
 
     A build directory with files in it (dkms removes it after a good build, and makes an empty one at ``add``), or a
@@ -175,7 +176,7 @@ def leftovers(root, entries=None):
     return found
 
 
-def list_trees(root):
+def list_trees(root) -> Iterator:
     """(name, version) of every NVIDIA module in the DKMS tree, by its directories."""
     base = files.under(root, TREE)
     for name in files.listing(base) or []:
@@ -190,7 +191,7 @@ def list_trees(root):
                 yield name, version
 
 
-def built_dirs(base):
+def built_dirs(base) -> Iterator:
     """(kernel, arch) of the directories of built modules below a module version."""
     for kernel in files.listing(base) or []:
         if re.match(r"^\d+\.", kernel) and os.path.isdir(os.path.join(base, kernel)):
@@ -199,7 +200,7 @@ def built_dirs(base):
                     yield kernel, arch
 
 
-def log_path(root, name, version, kernel=None, arch=None):
+def log_path(root, name, version, kernel=None, arch=None) -> str | None:
     """The make.log of the last build: in the build directory when it failed, with the modules when it ended well."""
     paths = ["%s/%s/%s/build/make.log" % (TREE, name, version)]
     if kernel and arch:
@@ -210,12 +211,12 @@ def log_path(root, name, version, kernel=None, arch=None):
     return None
 
 
-def log_tail(root, path, lines=LOG_LINES):
+def log_tail(root, path, lines=LOG_LINES) -> list[str]:
     content = files.read_text(files.under(root, path)) if path else None
     return last_lines(content, lines)
 
 
-def last_lines(content, lines=LOG_LINES):
+def last_lines(content, lines=LOG_LINES) -> list[str]:
     """The end of a log. Ubuntu's packages have the compiler say each of its command lines, of 3,000 characters: without
     the rest of these, what is wrong can be seen.
     """
@@ -223,12 +224,12 @@ def last_lines(content, lines=LOG_LINES):
     return [line if len(line) <= LOG_LINE_CHARS else line[:LOG_LINE_CHARS] + " ..." for line in found]
 
 
-def meaning(rc):
+def meaning(rc) -> str:
     """Return the meaning of an exit code of dkms."""
     return EXIT_CODES.get(rc, "dkms ended with rc %s" % rc)
 
 
-def find_running(proc="/proc"):
+def find_running(proc="/proc") -> list[dict]:
     """Return all processes of root that change the DKMS tree now: ``[{pid, argv}]``; ``dkms status`` changes nothing.
 
     The compiler of a build whose dkms was killed goes on by itself: it is found by the tree it works in.
@@ -251,7 +252,7 @@ def find_running(proc="/proc"):
     return found
 
 
-def make_command(action, name, version, kernel=None, arch=None, force=False, apart=None):
+def make_command(action, name, version, kernel=None, arch=None, force=False, apart=None) -> list[str]:
     """``dkms build|install|uninstall|unbuild|remove|add`` for one module version, and one kernel or all of them.
 
     ``apart`` is ``(tree, source tree)``, directories that take the place of :data:`TREE` and ``/usr/src`` (dkms(8):
@@ -271,7 +272,7 @@ def make_command(action, name, version, kernel=None, arch=None, force=False, apa
     return argv
 
 
-def export_command(name, version, kernel, arch, archive, apart=None):
+def export_command(name, version, kernel, arch, archive, apart=None) -> list[str]:
     """The built modules of one kernel, without the source, into a file."""
     return make_command("mktarball", name, version, kernel, arch, apart=apart) + [
         "--binaries-only",
@@ -280,7 +281,7 @@ def export_command(name, version, kernel, arch, archive, apart=None):
     ]
 
 
-def tree_name(name, version, kernel, arch, compiler):
+def tree_name(name, version, kernel, arch, compiler) -> str:
     """The file name of an exported tree."""
     for field, value in (
         ("name", name),
@@ -294,7 +295,7 @@ def tree_name(name, version, kernel, arch, compiler):
     return "%s.dkms.tar.gz" % "_".join((name, version, kernel, arch, compiler))
 
 
-def compiler_id(config_text):
+def compiler_id(config_text) -> str | None:
     """The compiler a kernel was built with, as one word, out of its configuration: gcc-12.2.0.
 
     None when it is not said.
@@ -305,7 +306,7 @@ def compiler_id(config_text):
     return "%s-%s" % (kind.group(0), version.group(0)) if kind and version else None
 
 
-def kernel_config(root, kernel):
+def kernel_config(root, kernel) -> str | None:
     """A kernel's configuration: of its headers (what DKMS builds by), or of its image."""
     for path in ("/lib/modules/%s/build/.config" % kernel, "/boot/config-%s" % kernel):
         real = files.resolve(root, path)
@@ -315,6 +316,6 @@ def kernel_config(root, kernel):
     return None
 
 
-def is_excluded(rc):
+def is_excluded(rc) -> bool:
     """True when the module's own configuration says that it is not made for this kernel."""
     return rc == 77

@@ -17,7 +17,7 @@ from .act import ActError, Tree
 from .workshop import Workshop, refuse_without_room
 
 
-def at_once(held, make):
+def at_once(held, make) -> dict | None:
     """Return the result of a task that looks and acts in one go, where nothing else changes the node: its state is read
     once less.
 
@@ -42,26 +42,26 @@ def at_once(held, make):
 class DkmsModule:
     """Runs once: ``due()`` and ``preview()`` only read, ``run()`` changes. They decide by the same plan."""
 
-    def __init__(self, params, runner, root="/", arch=None):
+    def __init__(self, params, runner, root="/", arch=None) -> None:
         self.params, self.runner, self.root = params, runner, root
         self.version, self.state = params["version"], params["state"]
         self.installed = kernels.find_installed(root)
         self.arch = arch
 
-    def due(self):
+    def due(self) -> bool:
         """True when there is something to do or something to complain of: both are decided again under the lock."""
         try:
             return self.preview()["changed"]
         except (ActError, tree_archives.TreeError):
             return True
 
-    def preview(self):
+    def preview(self) -> dict:
         return self._go(acting=False)
 
-    def run(self):
+    def run(self) -> dict:
         return self._go(acting=True)
 
-    def _go(self, acting):
+    def _go(self, acting) -> dict:
         if self.state == "imported":
             return self._import(acting)
         name = self.params["name"] or self._only_name()
@@ -73,7 +73,7 @@ class DkmsModule:
 
     # what the task is about
 
-    def _only_name(self):
+    def _only_name(self) -> str | None:
         names = act.find_names(self.root, self.version)
         if len(names) == 1:
             return names[0]
@@ -89,10 +89,10 @@ class DkmsModule:
             % (self.version, ", ".join(names))
         )
 
-    def _tree(self, name):
+    def _tree(self, name) -> Tree:
         return Tree(name, self.version, self.runner, self.root, self.params["build_timeout_s"], self.arch)
 
-    def _kernels(self):
+    def _kernels(self) -> list[str]:
         wanted = self.params["kernels"]
         if wanted is None:
             if not self.installed:
@@ -109,7 +109,7 @@ class DkmsModule:
                 )
         return list(wanted)
 
-    def _view(self, name, wanted):
+    def _view(self, name, wanted) -> dict:
         view = act.read_view(self.root, self.runner, name, self.version, wanted)
         unreadable = sorted(set(item["error"] for item in view["modules"].values() if item and item["error"]))
         if unreadable and self.state != "absent":
@@ -118,24 +118,24 @@ class DkmsModule:
 
     # the states
 
-    def asks(self):
+    def asks(self) -> tuple[dict, dict]:
         """``(needs, compiles)``, before anything is started: names of archives by kernel, those that the controller has
         and this node needs, and those that no one has.
         """
         name = self.params["name"] or self._only_name()
         wanted = self._kernels()
-        missing, offered = self._missing(name, wanted, self._view(name, wanted)), self._offered(name)
+        missing, offered = self._missing(name, wanted, self._view(name, wanted)), self._find_offered(name)
         return tuple(
             dict((kernel, found) for kernel, found in missing.items() if (found in offered) is there)
             for there in (True, False)
         )
 
-    def _missing(self, name, wanted, view):
+    def _missing(self, name, wanted, view) -> dict[str, str]:
         """Return the names, by kernel, of the archives that this node could use and does not have."""
         due = (
-            plan.unprepared(wanted, view, self.version)
+            plan.find_unprepared(wanted, view, self.version)
             if self.state == "prepared"
-            else plan.uncompiled(wanted, view, self.version)
+            else plan.find_uncompiled(wanted, view, self.version)
         )
         names = {} if self.params["force"] else self._archive_names(name, due)
         mine = tree_archives.source_digest(self.root, name, self.version) if names else None
@@ -147,7 +147,7 @@ class DkmsModule:
             or tree_archives.other_source(tree_archives.read_source(path), mine)
         )
 
-    def _offered(self, name):
+    def _find_offered(self, name) -> list[str]:
         """The archives of the controller, but for those that were surely built from other source than this node has."""
         sources = self.params.get("archives_sources") or {}
         mine = tree_archives.source_digest(self.root, name, self.version) if sources else None
@@ -157,12 +157,12 @@ class DkmsModule:
             if not tree_archives.other_source(sources.get(found), mine)
         ]
 
-    def _coming(self, name, wanted, view):
+    def _coming(self, name, wanted, view) -> list[str]:
         """Kernels whose archives the controller would bring, for check mode."""
-        offered = self._offered(name)
+        offered = self._find_offered(name)
         return [kernel for kernel, found in self._missing(name, wanted, view).items() if found in offered]
 
-    def _archive_names(self, name, wanted):
+    def _archive_names(self, name, wanted) -> dict[str, str]:
         tree = self._tree(name)
         compilers = tree.node(wanted)["compilers"] if wanted else {}
         return dict(
@@ -171,10 +171,10 @@ class DkmsModule:
             if compilers[kernel]
         )
 
-    def _store(self):
+    def _store(self) -> str:
         return files.under(self.root, self.params.get("store_dir") or tree_archives.STORE)
 
-    def _kept(self, tree, wanted, place=None):
+    def _find_kept(self, tree, wanted, place=None) -> tuple[dict, list]:
         """``(archives, unfit)``: the whole archives of the store by kernel, those that fit this node, and why the
         others do not.
 
@@ -196,28 +196,30 @@ class DkmsModule:
                     unfit.append("%s: %s" % (path, exc))
         return archives, unfit
 
-    def _build(self, name, acting):
+    def _build(self, name, acting) -> dict:
         with tree_archives.private_copies(self.params["import_files"] or []) as copies, self._place(acting) as place:
             return self._build_with(copies, name, acting, place)
 
     def _place(self, acting):
         return tree_archives.Workplace(self.root) if acting else contextlib.nullcontext()
 
-    def _build_with(self, copies, name, acting, place):
+    def _build_with(self, copies, name, acting, place) -> dict:
         tree, wanted = self._tree(name), self._kernels()
         view = self._view(name, wanted)
-        archives = self._judged(tree, copies, wanted, place)
+        archives = self._judge_copies(tree, copies, wanted, place)
         due = (
             []
             if self.params["force"]
-            else [kernel for kernel in plan.uncompiled(wanted, view, self.version) if kernel not in archives]
+            else [kernel for kernel in plan.find_uncompiled(wanted, view, self.version) if kernel not in archives]
         )
-        kept, unfit = self._kept(tree, due, place)
+        kept, unfit = self._find_kept(tree, due, place)
         archives.update(kept)
         coming = [] if acting else self._coming(name, wanted, view)
-        steps, problems = plan.built(wanted, view, name, self.version, self.params["force"], sorted(archives) + coming)
+        steps, problems = plan.plan_build(
+            wanted, view, name, self.version, self.params["force"], sorted(archives) + coming
+        )
         self._refuse(problems, view, steps)
-        if tree.staged():
+        if tree.find_staged():
             steps.append(plan.step("unstage"))
         self._perform(tree, steps, acting, archives)
         now = tree.verify_present(wanted) if acting and steps else None
@@ -240,7 +242,7 @@ class DkmsModule:
             self._result(name, done, view, now, bool(done), wanted), compiled=compiled, unfit=unfit, warnings=warnings
         )
 
-    def _publish(self, tree, built, acting):
+    def _publish(self, tree, built, acting) -> tuple[list, list]:
         """Return ``(archives, warnings)`` of what was compiled here, for other nodes.
 
         The node itself does not need them.
@@ -257,10 +259,10 @@ class DkmsModule:
                 )
         return archives, warnings
 
-    def _made_store(self):
+    def _made_store(self) -> str:
         return files.own_directory(self.root, self.params.get("store_dir") or tree_archives.STORE)
 
-    def _forget(self, acting):
+    def _forget(self, acting) -> list[dict]:
         """Take out of the store what no way forth or back needs any more."""
         directory = self._store()
         kept = [(name, -os.stat(os.path.join(directory, name)).st_mtime) for name in files.listing(directory) or []]
@@ -274,13 +276,13 @@ class DkmsModule:
                     os.unlink(path)
         return steps
 
-    def _prepare(self, name, acting):
+    def _prepare(self, name, acting) -> dict:
         """Archives for every kernel, without anything being installed; and of what is installed now, for the way
         back.
         """
         tree, wanted = self._tree(name), self._kernels()
         view = self._view(name, wanted)
-        due = plan.unprepared(wanted, view, self.version)
+        due = plan.find_unprepared(wanted, view, self.version)
         compilers = tree.node(due)["compilers"]
         unknown = [kernel for kernel in due if not compilers[kernel]]
         if unknown:
@@ -288,11 +290,11 @@ class DkmsModule:
                 "The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot."
                 % ", ".join(unknown)
             )
-        fitting, unfit = self._kept(tree, due)
+        fitting, unfit = self._find_kept(tree, due)
         coming = [] if acting else self._coming(name, wanted, view)
-        steps, problems = plan.prepared(due, view, sorted(fitting) + coming)
+        steps, problems = plan.plan_archives(due, view, sorted(fitting) + coming)
         self._refuse(problems, view, steps)
-        replaced = plan.replaced(view["entries"], self.version, wanted)
+        replaced = plan.find_replaced(view["entries"], self.version, wanted)
         back = [
             (Tree(other, version, self.runner, self.root, arch=self.arch), kernel)
             for other, version, kernel in replaced
@@ -307,16 +309,16 @@ class DkmsModule:
         done = keep + steps
         return dict(self._result(name, done, view, None, bool(done), wanted), compiled=compiled, unfit=unfit)
 
-    def _exported_before(self, old, kernel):
+    def _exported_before(self, old, kernel) -> dict[str, str] | None:
         compiler = old.node([kernel])["compilers"][kernel]
         if not compiler:
             raise ActError(
                 "The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot."
                 % kernel
             )
-        return old.exported(kernel, self._store(), compiler)
+        return old.find_export(kernel, self._store(), compiler)
 
-    def _compile(self, tree, wanted, compilers):
+    def _compile(self, tree, wanted, compilers) -> list[dict]:
         if not wanted:
             return []
         refuse_without_room(tree, wanted)
@@ -324,10 +326,10 @@ class DkmsModule:
             return [workshop.compile(kernel, self._made_store(), compilers[kernel]) for kernel in wanted]
 
     @staticmethod
-    def _judged(tree, copies, allowed, place=None):
+    def _judge_copies(tree, copies, allowed, place=None) -> dict[str, str]:
         """The archives that fit this node, by kernel; one that does not is refused.
 
-        With a ``place`` as in :meth:`_kept`.
+        With a ``place`` as in :meth:`_find_kept`.
         """
         archives = {}
         for number, item in enumerate(copies):
@@ -341,19 +343,19 @@ class DkmsModule:
                 ) from exc
         return archives
 
-    def _remove(self, name, acting):
+    def _remove(self, name, acting) -> dict:
         tree = self._tree(name)
         wanted = self._kernels() if self.params["kernels"] is not None else list(self.installed)
         view = self._view(name, wanted)
         steps, problems = plan.absent(self.params["kernels"], view, name, self.version)
         self._refuse(problems, view, [item for item in steps if item["action"] != "clear"])
-        if tree.staged() and self.params["kernels"] is None:
+        if tree.find_staged() and self.params["kernels"] is None:
             steps.append(plan.step("unstage"))
         self._perform(tree, steps, acting)
         now = tree.verify_absent(wanted, self.params["kernels"] is None) if acting and steps else None
         return self._result(name, steps, view, now, bool(steps), wanted)
 
-    def _export(self, name, acting):
+    def _export(self, name, acting) -> dict:
         tree, wanted = self._tree(name), self._kernels()
         view = self._view(name, wanted)
         ready = [kernel for kernel in wanted if view["states"][kernel] in ("built", "installed")]
@@ -374,7 +376,7 @@ class DkmsModule:
             )
         exported, steps = [], []
         for kernel in ready:
-            found = None if self.params["force"] else tree.exported(kernel, directory, compilers[kernel])
+            found = None if self.params["force"] else tree.find_export(kernel, directory, compilers[kernel])
             if found is None:
                 steps.append(plan.step("export", kernel))
                 found = (
@@ -385,28 +387,28 @@ class DkmsModule:
             exported.append(found)
         return dict(self._result(name, steps, view, None, bool(steps), wanted), exported=exported)
 
-    def _import(self, acting):
+    def _import(self, acting) -> dict:
         with tree_archives.private_copies(self.params["import_files"]) as copies, self._place(acting) as place:
             return self._import_copies(copies, acting, place)
 
     @staticmethod
-    def _archive_name(item):
+    def _archive_name(item) -> str:
         try:
             return trees.inspect_archive(item["copy"])["name"]
         except tree_archives.TreeError as exc:
             raise tree_archives.TreeError("The archive %s cannot be used: %s." % (item["path"], exc)) from exc
 
-    def _import_copies(self, copies, acting, place):
+    def _import_copies(self, copies, acting, place) -> dict:
         name = self.params["name"] or self._archive_name(copies[0])
         tree = self._tree(name)
-        archives = self._judged(tree, copies, self._kernels(), place)
+        archives = self._judge_copies(tree, copies, self._kernels(), place)
         missing = [kernel for kernel in self.params["kernels"] or [] if kernel not in archives]
         if missing:
             raise ActError("None of the archives is for kernel %s. Nothing was changed." % ", ".join(missing))
         wanted = sorted(archives)
         view = self._view(name, wanted)
-        if all(plan.settled(view, kernel, self.version) for kernel in wanted) and not self.params["force"]:
-            steps = [plan.step("unstage")] if tree.staged() and not tree.must_stage(self.runner) else []
+        if all(plan.is_settled(view, kernel, self.version) for kernel in wanted) and not self.params["force"]:
+            steps = [plan.step("unstage")] if tree.find_staged() and not tree.must_stage(self.runner) else []
         elif tree.must_stage(self.runner):
             same = not self.params["force"] and tree.staged_holds([item["copy"] for item in copies])
             steps = [] if same else [plan.step("stage")]
@@ -414,9 +416,9 @@ class DkmsModule:
                 tree.stage([item["copy"] for item in copies])
             return self._result(name, steps, view, None, bool(steps), wanted)
         else:
-            steps, problems = plan.imported(wanted, view, name, self.version, self.params["force"])
+            steps, problems = plan.plan_import(wanted, view, name, self.version, self.params["force"])
             self._refuse(problems, view, steps)
-            if tree.staged():
+            if tree.find_staged():
                 steps.append(plan.step("unstage"))
         self._perform(tree, steps, acting, archives)
         now = tree.verify_present(wanted) if acting and steps else None
@@ -424,14 +426,14 @@ class DkmsModule:
 
     # what they share
 
-    def _refuse(self, problems, view, steps):
+    def _refuse(self, problems, view, steps) -> None:
         if steps and not view["available"]:
             problems = ["dkms is not installed. Install the package dkms."] + problems
         if problems:
             raise ActError("%s Nothing was changed." % " ".join(problems), problems=problems)
 
     @staticmethod
-    def _perform(tree, steps, acting, archives=None):
+    def _perform(tree, steps, acting, archives=None) -> None:
         done = []
         for item in steps if acting else []:
             try:
@@ -444,14 +446,14 @@ class DkmsModule:
                 raise
             done.append(item)
 
-    def _result(self, name, steps, view, now, changed, wanted=()):
+    def _result(self, name, steps, view, now, changed, wanted=()) -> dict:
         before = dict((kernel, plan.describe(kernel, view)) for kernel in wanted)
         if now is not None:
             after = dict((kernel, plan.describe(kernel, now)) for kernel in wanted)
         else:
-            after = dict((kernel, plan.predicted(kernel, steps, view, self.version)) for kernel in wanted)
+            after = dict((kernel, plan.predict_line(kernel, steps, view, self.version)) for kernel in wanted)
         actions = [item["action"] for item in steps]
-        staged = self._tree(name).staged() if name else None
+        staged = self._tree(name).find_staged() if name else None
         if "unstage" in actions:
             staged = None
         elif "stage" in actions:

@@ -53,7 +53,7 @@ def stale(entries: list[dict], name: str, version: str) -> list[dict]:
     return [{"name": name, "version": other, "kernels": found[other]} for other in sorted(found)]
 
 
-def built(
+def plan_build(
     kernels: list[str],
     view: dict[str, dict],
     name: str,
@@ -68,7 +68,7 @@ def built(
     """
     steps, problems = [], []
     archived = () if force else archived
-    todo = [kernel for kernel in kernels if force or not settled(view, kernel, version)]
+    todo = [kernel for kernel in kernels if force or not is_settled(view, kernel, version)]
     steps += clear_steps(view["leftovers"], name, version)
     if (
         todo
@@ -105,21 +105,21 @@ def built(
     return steps, problems
 
 
-def uncompiled(kernels: list[str], view: dict[str, dict], version: str) -> list[str]:
+def find_uncompiled(kernels: list[str], view: dict[str, dict], version: str) -> list[str]:
     """Kernels for which the module would have to be compiled."""
     return [
         kernel
         for kernel in kernels
-        if not settled(view, kernel, version) and view["states"][kernel] not in ("built", "installed", "differs")
+        if not is_settled(view, kernel, version) and view["states"][kernel] not in ("built", "installed", "differs")
     ]
 
 
-def unprepared(kernels: list[str], view: dict[str, dict], version: str) -> list[str]:
+def find_unprepared(kernels: list[str], view: dict[str, dict], version: str) -> list[str]:
     """Kernels whose module is not in place: an archive would be of use there."""
-    return [kernel for kernel in kernels if not settled(view, kernel, version)]
+    return [kernel for kernel in kernels if not is_settled(view, kernel, version)]
 
 
-def prepared(kernels: list[str], view: dict[str, dict], fitting: list[str]) -> tuple[list[dict], list[str]]:
+def plan_archives(kernels: list[str], view: dict[str, dict], fitting: list[str]) -> tuple[list[dict], list[str]]:
     """(steps, problems) that have an archive ready for every kernel, ``fitting`` being those that have one."""
     due = [kernel for kernel in kernels if kernel not in fitting]
     problems = [
@@ -131,7 +131,7 @@ def prepared(kernels: list[str], view: dict[str, dict], fitting: list[str]) -> t
     return [step("prepare", kernel) for kernel in due], problems
 
 
-def replaced(entries: list[dict], version: str, kernels: list[str]) -> list[tuple[str, str, str]]:
+def find_replaced(entries: list[dict], version: str, kernels: list[str]) -> list[tuple[str, str, str]]:
     """Return what DKMS has installed now and the wanted version will replace: ``[(name, version, kernel)]``."""
     return sorted(
         (entry["name"], entry["version"], entry["kernel"])
@@ -156,11 +156,11 @@ def removal(entries: list[dict], name: str, version: str) -> dict:
     return step("remove", version=version)
 
 
-def settled(view: dict[str, dict], kernel: str | None, version: str) -> bool:
+def is_settled(view: dict[str, dict], kernel: str | None, version: str) -> bool:
     return view["states"][kernel] == "installed" and module_right(view["modules"].get(kernel), kernel, version)
 
 
-def install(kernel, view):
+def install(kernel, view) -> dict:
     """Put the built modules in place.
 
     Without --force dkms leaves a file alone that is of the same or a newer version (a rollback, an orphan of an earlier
@@ -186,13 +186,13 @@ def absent(kernels: list[str] | None, view: dict[str, dict], name: str, version:
     return steps, []
 
 
-def imported(
+def plan_import(
     kernels: list[str], view: dict[str, dict], name: str, version: str, force: bool = False
 ) -> tuple[list[dict], list[str]]:
     """(steps, problems) that take built modules out of archives and install them, for a module whose source is
     there.
     """
-    todo = [kernel for kernel in kernels if force or not settled(view, kernel, version)]
+    todo = [kernel for kernel in kernels if force or not is_settled(view, kernel, version)]
     steps = clear_steps(view["leftovers"], name, version, todo)
     for kernel in todo:
         state = view["states"][kernel]
@@ -215,7 +215,7 @@ def describe(kernel: str | None, view: dict[str, dict]) -> str:
     return "%s, module on disk: %s" % (view["states"].get(kernel, "absent"), (item or {}).get("version") or "none")
 
 
-def predicted(kernel: str | None, steps: list[dict], view: dict[str, dict], version: str) -> str:
+def predict_line(kernel: str | None, steps: list[dict], view: dict[str, dict], version: str) -> str:
     """The same line for a kernel after the steps, for check mode."""
     actions = [
         item["action"] for item in steps if item["kernel"] in (kernel, None) and item.get("version", version) == version

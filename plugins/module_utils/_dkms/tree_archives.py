@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 
 from .._node import files
 from .._node.versions import upstream
@@ -29,7 +30,7 @@ SUFFIX = ".dkms.tar.gz"
 STORE = "/var/lib/gpufleet/dkms"
 
 
-def find_superfluous(kept, version, kernels, versions=2):
+def find_superfluous(kept, version, kernels, versions=2) -> list[str]:
     """Names of archives to remove from a store. Pure.
 
     ``kept`` is ``[(name, age)]``. Those of kernels that are gone go, and all but the wanted version and the youngest
@@ -52,7 +53,7 @@ def find_superfluous(kept, version, kernels, versions=2):
     )
 
 
-def make_staging_path(name, version):
+def make_staging_path(name, version) -> str:
     """Return where the maintainer script of a distribution's DKMS package looks for a prebuilt tree before it
     compiles.
     """
@@ -66,7 +67,7 @@ READ_BYTES = 64 * 1024
 _DIGESTS = {}
 
 
-def sha256_of(path):
+def sha256_of(path) -> str:
     digest = hashlib.sha256()
     with open(path, "rb") as handle:
         for block in iter(lambda: handle.read(READ_BYTES), b""):
@@ -74,7 +75,7 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
-def known_sha256(path):
+def known_sha256(path) -> str:
     """The same, read once for as long as the file is the same: a task looks before and after it has the node to
     itself.
     """
@@ -83,7 +84,7 @@ def known_sha256(path):
     return digest
 
 
-def read_signature(path):
+def read_signature(path) -> tuple:
     """Return a value that differs when a file was written to or replaced: the time of its last change of status cannot
     be set.
     """
@@ -94,7 +95,7 @@ def read_signature(path):
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def expected_sha256(path):
+def expected_sha256(path) -> str:
     """The digest in the file beside an archive, in sha256sum's form."""
     beside = path + ".sha256"
     try:
@@ -107,13 +108,13 @@ def expected_sha256(path):
     return words[0]
 
 
-def write_sha256(path, digest, source=None):
+def write_sha256(path, digest, source=None) -> None:
     """The digest in sha256sum's form, and what the modules were built from in a comment, which sha256sum leaves out."""
     remark = "# source %s\n" % source if source else ""
     files.write_atomically(path + ".sha256", "%s  %s\n%s" % (digest, os.path.basename(path), remark))
 
 
-def read_source(path):
+def read_source(path) -> str | None:
     """The digest of the source that an archive was built from, as its export noted it; None where it was not noted."""
     try:
         with open(path + ".sha256", encoding="ascii") as handle:
@@ -123,14 +124,14 @@ def read_source(path):
     return found.group(1) if found else None
 
 
-def source_digest(root, name, version):
+def source_digest(root, name, version) -> str | None:
     """One digest of a module's source on a node, None where there is none: two packages of one driver version may
     differ in their patches.
     """
     return digest_below(files.under(root, "/usr/src/%s-%s" % (name, version)))
 
 
-def digest_below(base):
+def digest_below(base) -> str | None:
     """One digest of all files below a directory, with their names; None where there are none."""
     total, there = hashlib.sha256(), False
     for top, directories, names in os.walk(base):
@@ -142,14 +143,14 @@ def digest_below(base):
     return total.hexdigest() if there else None
 
 
-def other_source(noted, node):
+def other_source(noted, node) -> bool:
     """Return whether an archive was built from other source than a node has; False where one of the two is not
     known.
     """
     return bool(noted and node and noted != node)
 
 
-def read_whole_digest(path):
+def read_whole_digest(path) -> str | None:
     """The digest of an archive that is there with the digest beside it, and agrees with it; else None."""
     try:
         digest = known_sha256(path)
@@ -158,7 +159,7 @@ def read_whole_digest(path):
         return None
 
 
-def read_promised_digest(path):
+def read_promised_digest(path) -> str | None:
     """Return the digest beside an archive that is there, which a reader of the archive still has to compare; else
     None.
     """
@@ -172,7 +173,7 @@ WORKPLACE = ".gpufleet-import"
 
 
 @contextlib.contextmanager
-def private_directory():
+def private_directory() -> Iterator:
     """A directory that only this user can enter, as long as it is needed."""
     directory = tempfile.mkdtemp(prefix="gpufleet-dkms-")
     try:
@@ -190,10 +191,10 @@ class Workplace:
     anywhere.
     """
 
-    def __init__(self, root):
+    def __init__(self, root) -> None:
         self.beside, self.path, self.umask = files.under(root, dkms.TREE), None, None
 
-    def directory(self, name):
+    def directory(self, name) -> str:
         """A new directory in it."""
         if self.path is None and os.path.isdir(self.beside):
             path = os.path.join(self.beside, WORKPLACE)
@@ -205,18 +206,18 @@ class Workplace:
         os.mkdir(os.path.join(self.path, name))
         return os.path.join(self.path, name)
 
-    def __enter__(self):
+    def __enter__(self) -> Workplace:
         self.umask = os.umask(0o022)  # as dkms does: all users may read its tree
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc) -> None:
         os.umask(self.umask)
         if self.path is not None:
             shutil.rmtree(self.path)
 
 
 @contextlib.contextmanager
-def private_copies(paths):
+def private_copies(paths) -> Iterator:
     """Copies of archives in a directory that only this user can enter, each checked against its digest.
 
     What is inspected is what is loaded: it cannot be changed in between.
@@ -242,7 +243,7 @@ def private_copies(paths):
         yield copies
 
 
-def list_offered(directory, version):
+def list_offered(directory, version) -> list[str]:
     """Names of the archives of a version; the digest is written last, so that an archive with it is whole."""
     try:
         names = sorted(os.listdir(directory))
@@ -253,7 +254,7 @@ def list_offered(directory, version):
     ]
 
 
-def describe_archives(directory, versions):
+def describe_archives(directory, versions) -> list[dict]:
     """``[{name, sha256, source}]`` of the archives of versions, of the driver or its packages, by what is noted beside
     them; those without a digest are not there.
     """
@@ -265,7 +266,7 @@ def describe_archives(directory, versions):
     return found
 
 
-def find_lacking(giver, taker):
+def find_lacking(giver, taker) -> list[dict]:
     """Return the archives that the giver has and the taker lacks. Pure.
 
     An archive of the same name that differs counts as there: which of the two fits a node is for the node to see.

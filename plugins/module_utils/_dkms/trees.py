@@ -15,13 +15,14 @@ import re
 import shutil
 import struct
 import tarfile
+from collections.abc import Iterator
 
 from .._kernel import modules, secureboot
 from . import dkms
 from .tree_archives import READ_BYTES, TreeError, private_directory, read_signature
 
 
-def find_refusals(tree, node, described):
+def find_refusals(tree, node, described) -> list[str]:
     """Return why a tree does not fit a node, in sentences; an empty list when it fits. Pure.
 
     ``node``: name, version, kernels, arch, compilers by kernel, conf (of the source on the node, or None), secure_boot
@@ -39,7 +40,7 @@ def find_refusals(tree, node, described):
     return found
 
 
-def kernel_refusals(kernel, arch, item, node, module):
+def kernel_refusals(kernel, arch, item, node, module) -> Iterator:
     if kernel not in node["kernels"]:
         yield "it is for kernel %s, and the kernels wanted on this node are %s" % (
             kernel,
@@ -77,7 +78,7 @@ def kernel_refusals(kernel, arch, item, node, module):
     yield from signature_refusals(kernel, module, node["secure_boot"])
 
 
-def signature_refusals(kernel, module, state):
+def signature_refusals(kernel, module, state) -> Iterator:
     verdict, subject = secureboot.judge(state, module["signer"]), "its module for kernel %s" % kernel
     if verdict == "unsigned":
         yield "Secure Boot is on and %s is not signed" % subject
@@ -111,10 +112,10 @@ class _Source:
     What is wrong with it is a TreeError, unlike what is wrong where something is written.
     """
 
-    def __init__(self, stream):
+    def __init__(self, stream) -> None:
         self.stream, self.digest = stream, hashlib.sha256()
 
-    def read(self, size):
+    def read(self, size) -> bytes:
         try:
             block = self.stream.read(size)
         except OSError as exc:
@@ -122,14 +123,14 @@ class _Source:
         self.digest.update(block)
         return block
 
-    def sha256(self):
+    def sha256(self) -> str:
         """Of the whole file: what follows the end of the archive counts."""
         while self.read(READ_BYTES):
             pass
         return self.digest.hexdigest()
 
 
-def inspect_archive(path, take=None):
+def inspect_archive(path, take=None) -> dict:
     """``{name, version, conf, sha256, kernels: {(kernel, arch): {"module": member, "compiler": id}}}`` of an archive,
     which is read once.
 
@@ -154,7 +155,7 @@ def inspect_archive(path, take=None):
         return dict(tree, sha256=source.sha256())
 
 
-def _inspect(archive, take):
+def _inspect(archive, take) -> dict:
     kernels, texts, total, count = {}, {}, 0, 0
     for member in archive:
         count, total = count + 1, total + member.size
@@ -164,7 +165,7 @@ def _inspect(archive, take):
         if parts[:1] == [INFO] and len(parts) == 2 and member.isfile():
             texts[parts[1]] = _small(archive, member, 1024 * 1024).decode("utf-8", "replace")
         elif parts[:1] == [MAIN] and len(parts) > 3:
-            data = _built(
+            data = _note_build(
                 archive, member, parts, kernels.setdefault((parts[1], parts[2]), {"module": None, "compiler": None})
             )
             if take:
@@ -187,7 +188,7 @@ def _inspect(archive, take):
     return {"name": name, "version": version, "conf": conf, "kernels": kernels}
 
 
-def unsigned_digest(path):
+def unsigned_digest(path) -> str:
     """Return one digest of all that an archive brings to a node, with its modules as they are before they are signed.
 
     Two machines that compile the same source with the same compiler get the same. Logs, which have the time, are left
@@ -206,7 +207,7 @@ def unsigned_digest(path):
                 total += member.size
                 if not member.isfile() or parts[3:4] == ["log"]:
                     continue
-                digest, size = _unsigned(archive.extractfile(member), parts[-1], MAX_BYTES - total)
+                digest, size = _digest_member(archive.extractfile(member), parts[-1], MAX_BYTES - total)
                 rows.append("%s\0%s\n" % ("/".join(parts), digest))
                 total += size
     except (tarfile.TarError, EOFError, OSError, ValueError) as exc:
@@ -214,7 +215,7 @@ def unsigned_digest(path):
     return hashlib.sha256("".join(sorted(rows)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _unsigned(stream, name, most):
+def _digest_member(stream, name, most) -> tuple[str, int]:
     """Return (digest, size) of a member, unpacked and without its signature."""
     if name.endswith(".xz"):
         import lzma  # only on the controller: a node's Python may be without it
@@ -230,7 +231,7 @@ def _unsigned(stream, name, most):
     return _digest_unsigned(stream, most)
 
 
-def _digest_unsigned(stream, most):
+def _digest_unsigned(stream, most) -> tuple[str, int]:
     digest, end, size = hashlib.sha256(), b"", 0
     for block in iter(lambda: stream.read(READ_BYTES), b""):
         size += len(block)
@@ -249,7 +250,7 @@ def _digest_unsigned(stream, most):
     return digest.hexdigest(), size
 
 
-def name_compiler(tree, path):
+def name_compiler(tree, path) -> None:
     """Fill in the compiler from an archive's name, as its export gave it: dkms from 3.1 on keeps no configuration of
     the kernel with the modules.
     """
@@ -260,7 +261,7 @@ def name_compiler(tree, path):
             item["compiler"] = name[len(start) : -len(end)] or None
 
 
-def member_parts(member):
+def member_parts(member) -> list[str]:
     """The path of a member in parts; raises TreeError for one that could be written anywhere else than in the tree."""
     if not (member.isfile() or member.isdir()):
         raise TreeError("its member %s is neither a file nor a directory" % member.name)
@@ -274,7 +275,7 @@ def member_parts(member):
     return parts
 
 
-def _built(archive, member, parts, item):
+def _note_build(archive, member, parts, item) -> bytes | None:
     """Note what a member says of the kernel that it is for; answers what was read of it."""
     if not member.isfile() or len(parts) != 5:
         return None
@@ -291,7 +292,7 @@ def _built(archive, member, parts, item):
     return data
 
 
-def _small(archive, member, limit):
+def _small(archive, member, limit) -> bytes:
     """Return the content of a member that is read as text."""
     if member.size > limit:
         raise TreeError(
@@ -300,7 +301,7 @@ def _small(archive, member, limit):
     return archive.extractfile(member).read()
 
 
-def _take(archive, member, data, path):
+def _take(archive, member, data, path) -> None:
     """Write a member, of which ``data`` was read already, with rights of our own and no owner but this process's."""
     try:
         if member.isdir():
@@ -314,7 +315,7 @@ def _take(archive, member, data, path):
         shutil.copyfileobj(archive.extractfile(member) if data is None else io.BytesIO(data), stream, READ_BYTES)
 
 
-def examine_archive(path, runner, sha256=None, take=None):
+def examine_archive(path, runner, sha256=None, take=None) -> tuple[dict, dict]:
     """``(tree, described)``: :func:`inspect`, and what modinfo says of the main module of each (kernel, arch).
 
     modinfo sees nothing of an archive that has another digest than ``sha256``. The answer is remembered for as long as
@@ -336,7 +337,7 @@ def examine_archive(path, runner, sha256=None, take=None):
     return copy.deepcopy(_EXAMINED[key])
 
 
-def merge_archives(copies, target):
+def merge_archives(copies, target) -> None:
     """One archive of several of the same module version: DKMS's own hook takes a single file."""
     seen = set()
     with tarfile.open(target, "w:gz", compresslevel=1) as output:
@@ -350,7 +351,7 @@ def merge_archives(copies, target):
                     output.addfile(member, archive.extractfile(member) if member.isfile() else None)
 
 
-def read_fingerprint(paths):
+def read_fingerprint(paths) -> dict[str, str]:
     """The content of archives, whatever their compression: path and digest of every file."""
     found = {}
     for path in paths:

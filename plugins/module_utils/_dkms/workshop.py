@@ -25,7 +25,7 @@ LEFT_FREE_MIB = 512
 QUIETLY = ("nice", "-n", "19", "ionice", "-c", "3")
 
 
-def free_bytes(path):
+def free_bytes(path) -> int:
     """Return the bytes that are free for root's processes on the file system of the nearest directory that exists."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
@@ -33,7 +33,7 @@ def free_bytes(path):
     return stat.f_bavail * stat.f_frsize
 
 
-def refuse_without_room(tree, kernels):
+def refuse_without_room(tree, kernels) -> None:
     """The node serves: what is compiled on it must not fill its disk."""
     build, free = len(kernels) * DKMS_BUILD_MIB, free_bytes(files.under(tree.root, WORKSHOP)) // MIB
     if free < build + LEFT_FREE_MIB:
@@ -51,11 +51,11 @@ class Workshop:
     ``with`` removes it, and first what a killed run left.
     """
 
-    def __init__(self, tree, packages):
+    def __init__(self, tree, packages) -> None:
         self.tree, self.packages = tree, packages
         self.directory = None
 
-    def __enter__(self):
+    def __enter__(self) -> Workshop:
         base = files.under(self.tree.root, WORKSHOP)
         shutil.rmtree(base, ignore_errors=True)
         os.makedirs(base, mode=0o700)
@@ -63,13 +63,13 @@ class Workshop:
         os.mkdir(self._path("tree"))
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc) -> None:
         shutil.rmtree(files.under(self.tree.root, WORKSHOP))
 
-    def _path(self, *parts):
+    def _path(self, *parts) -> str:
         return os.path.join(self.directory, *parts)
 
-    def sources(self):
+    def sources(self) -> str:
         """The directory with the module's source: the node's own, or what the packages hold together.
 
         Ubuntu's have dkms.conf and the patches in one package, and what is compiled in another.
@@ -93,7 +93,7 @@ class Workshop:
             "driver's packages first." % (self.tree.name, self.tree.version, ", ".join(self.packages) or "none")
         )
 
-    def compile(self, kernel, store, compiler):
+    def compile(self, kernel, store, compiler) -> dict[str, str]:
         """Compile for one kernel, and leave the archive in the store; answers what :meth:`Tree.export` does."""
         tree, apart = self.tree, (self._path("tree"), self.sources())
         argv = dkms.make_command("build", tree.name, tree.version, kernel, tree.arch, apart=apart)
@@ -102,7 +102,7 @@ class Workshop:
             raise self.failure(kernel, rc, out, err)
         return tree.export(kernel, store, compiler, apart)
 
-    def failure(self, kernel, rc, out, err):
+    def failure(self, kernel, rc, out, err) -> ActError:
         """The reason, with the end of the log: the directory it lies in is removed."""
         log = self._path("tree", self.tree.name, self.tree.version, "build/make.log")
         tail = dkms.last_lines(files.read_text(log))

@@ -15,7 +15,7 @@ PASS, FAIL, UNKNOWN, NOT_APPLICABLE = "pass", "fail", "unknown", "not_applicable
 KERNEL_SIDE = re.compile(r"kernel-(open-)?dkms|kernel-source|^nvidia-dkms|^kmod-nvidia|^linux-(modules|objects)-nvidia")
 
 
-def finding(ident, entity, status, observed=None, expected=None, message="", next_step=""):
+def finding(ident, entity, status, observed=None, expected=None, message="", next_step="") -> dict:
     return {
         "id": ident,
         "entity": entity,

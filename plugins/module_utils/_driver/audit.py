@@ -60,7 +60,7 @@ def decide(facts: dict, wanted_version: str | None = None, expect_loaded: bool =
     }
 
 
-def module_of(item):
+def module_of(item) -> dict | None:
     keys = ("version", "path", "link", "vermagic", "signer", "license")
     return dict((key, item.get(key)) for key in keys) if item else None
 
@@ -74,7 +74,7 @@ def verdict(found: list[dict]) -> str:
     return findings.PASS if findings.PASS in statuses else findings.UNKNOWN
 
 
-def reboot_safe(facts, found, target):
+def reboot_safe(facts, found, target) -> tuple[bool, str]:
     """Return whether the node comes back with the wanted driver: never true when something that decides it is not
     known.
     """
@@ -94,7 +94,7 @@ def reboot_safe(facts, found, target):
     )
 
 
-def other_builds(loaded, on_disk):
+def other_builds(loaded, on_disk) -> list[str]:
     """Loaded modules whose source is not that of the file on disk, though both say the same version: another revision
     of the package.
     """
@@ -107,7 +107,7 @@ def other_builds(loaded, on_disk):
     )
 
 
-def reboot_required(facts):
+def reboot_required(facts) -> tuple[bool, str]:
     """Return whether what is loaded is not what is on disk, and every reason for it."""
     reasons = []
     running, following = facts["kernel"]["running"], facts["kernel"]["next_boot"]

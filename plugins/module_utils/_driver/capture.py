@@ -50,7 +50,7 @@ def run(argv, timeout_s, limit, kill=runner.kill_group, clock=time.monotonic, pa
     except OSError as exc:
         return Captured("failed", None, b"", False, None, "%s cannot be started: %s" % (argv[0], exc.strerror or exc))
     with process.stdout as out, process.stderr as err:
-        data, error, ended = _read(process, out, err, clock() + timeout_s, limit, clock)
+        data, error, ended = _read_output(process, out, err, clock() + timeout_s, limit, clock)
     gone = _reap(process, 0 if not ended else KILL_GRACE_S, clock)
     if not gone:
         kill(process.pid)
@@ -76,7 +76,7 @@ def run(argv, timeout_s, limit, kill=runner.kill_group, clock=time.monotonic, pa
     return Captured(state, process.returncode, data[:limit], truncated, left, message)
 
 
-def _read(process, out, err, until, limit, clock):
+def _read_output(process, out, err, until, limit, clock) -> tuple[bytes, bytes, bool]:
     """(standard output, standard error, whether the command came to its end).
 
     A byte more than LIMIT says that there was more.
@@ -106,7 +106,7 @@ def _read(process, out, err, until, limit, clock):
     return bytes(data), bytes(error), True
 
 
-def _reap(process, timeout_s, clock):
+def _reap(process, timeout_s, clock) -> bool:
     until = clock() + timeout_s
     while process.poll() is None:
         if clock() >= until:

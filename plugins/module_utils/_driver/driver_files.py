@@ -15,7 +15,7 @@ import re
 from .._node import files
 
 
-def read_firmware(root):
+def read_firmware(root) -> list[str]:
     """Driver versions that have GSP firmware under /lib/firmware."""
     base = files.under(root, "/lib/firmware/nvidia")
     found = []
@@ -25,7 +25,7 @@ def read_firmware(root):
     return found
 
 
-def is_firmware_disabled(root):
+def is_firmware_disabled(root) -> bool:
     """True when modprobe's configuration switches GSP firmware off (proprietary modules only)."""
     directory = files.under(root, "/etc/modprobe.d")
     for name in files.listing(directory) or []:
@@ -51,7 +51,7 @@ LIBRARY_PLACES = (
 )
 
 
-def read_libraries(root, name="libnvidia-ml"):
+def read_libraries(root, name="libnvidia-ml") -> dict:
     """``{"version", "path", "candidates"}``; version is None with no candidate, or with several that no link decides.
 
     A library without a version in its name (a stand-in, a stub) says nothing: the version is the file's that the
@@ -67,7 +67,7 @@ def read_libraries(root, name="libnvidia-ml"):
     return {"version": linked, "path": path, "candidates": sorted(candidates)}
 
 
-def find_libraries(root, library):
+def find_libraries(root, library) -> dict[str, str]:
     """Real files by their version: ``{path: version}``."""
     found = {}
     versioned = re.compile(VERSIONED_LIBRARY % re.escape(library))
@@ -80,7 +80,7 @@ def find_libraries(root, library):
     return found
 
 
-def library_dirs(root):
+def library_dirs(root) -> list[str]:
     """Directories of the loader's configuration and the usual places that exist."""
     patterns = list(LIBRARY_PLACES)
     conf = files.under(root, "/etc/ld.so.conf.d")
@@ -97,7 +97,7 @@ def library_dirs(root):
     return found
 
 
-def linked_version(root, library, candidates):
+def linked_version(root, library, candidates) -> str | None:
     """The version that its ``.so.1`` leads to, when every such link leads to the same one."""
     versions = set()
     for directory in library_dirs(root):
@@ -111,7 +111,7 @@ PROGRAM_PLACES = ("/usr/bin", "/usr/sbin", "/usr/local/bin")
 DAEMON_VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
 
-def find_program(root, name):
+def find_program(root, name) -> str | None:
     """The program's path below the root; None where there is none."""
     for place in PROGRAM_PLACES:
         path = files.resolve(root, "%s/%s" % (place, name))
@@ -120,7 +120,7 @@ def find_program(root, name):
     return None
 
 
-def read_daemon(root, runner, name):
+def read_daemon(root, runner, name) -> dict:
     """``{"present": bool, "version": text|None}``; the version is what the program itself answers, None if it does not
     say.
     """
@@ -139,14 +139,14 @@ TOOLKITS = re.compile(r"^cuda(-\d+(\.\d+)?)?$")
 CUDA_PLACES = ("/usr/local", "/opt", "/usr/lib")
 
 
-def read_libcuda(root):
+def read_libcuda(root) -> dict:
     """``{"path", "version", "candidates"}`` of the driver's libcuda; path and candidates are empty where there is
     none.
     """
     return read_libraries(root, "libcuda")
 
 
-def read_toolkits(root):
+def read_toolkits(root) -> list[dict] | None:
     """``[{"path", "version", "compat"}]`` of the installed CUDA toolkits; None when the places cannot be listed.
 
     ``compat`` is the driver version of the forward compatibility library that lies in the toolkit, if there is one.
@@ -169,7 +169,7 @@ def read_toolkits(root):
     return found
 
 
-def read_toolkit_version(root, path):
+def read_toolkit_version(root, path) -> tuple[bool, str | None]:
     """(whether this is a toolkit, its version or None): by version.json, by the older version.txt, else by nvcc and the
     directory's name.
     """
@@ -190,7 +190,7 @@ def read_toolkit_version(root, path):
     return False, None
 
 
-def read_compat(root, path):
+def read_compat(root, path) -> str | None:
     versions = sorted(
         match.group(1) for match in map(COMPAT.match, files.listing(files.under(root, path, "compat")) or []) if match
     )

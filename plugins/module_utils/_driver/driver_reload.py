@@ -25,7 +25,7 @@ FIRST = (loaded.MAIN_MODULE, "nvidia_uvm")
 class Impossible(Exception):
     """The facts after the services were stopped do not allow a reload."""
 
-    def __init__(self, reasons):
+    def __init__(self, reasons) -> None:
         self.reasons = reasons
         super().__init__(reload.make_sentence(reasons))
 
@@ -33,12 +33,12 @@ class Impossible(Exception):
 class Failed(Exception):
     """A step failed; ``lines`` say which."""
 
-    def __init__(self, lines):
+    def __init__(self, lines) -> None:
         self.lines = lines
         super().__init__("; ".join(lines))
 
 
-def read_reload(root, runner, services, uname=os.uname):
+def read_reload(root, runner, services, uname=os.uname) -> dict:
     kernel = kernels.read(root, runner, uname)
     return {
         "kernel": kernel,
@@ -60,7 +60,7 @@ def read_reload(root, runner, services, uname=os.uname):
 class DriverReload:
     """One run of module driver_reload. ``params`` are the module's options."""
 
-    def __init__(self, params, runner=None, root="/", uname=os.uname, sleep=time.sleep):
+    def __init__(self, params, runner=None, root="/", uname=os.uname, sleep=time.sleep) -> None:
         self.params = params
         self.runner = runner or Runner()
         self.root = root
@@ -70,11 +70,11 @@ class DriverReload:
         self.unloaded = []
         self.actions = []
 
-    def look(self):
+    def look(self) -> tuple[dict, dict]:
         facts = read_reload(self.root, self.runner, self.params["services"], self.uname)
         return facts, reload.decide_reload(facts, self.params)
 
-    def preview(self):
+    def preview(self) -> dict:
         """Return what would be done, in sentences; nothing is done."""
         facts, plan = self.look()
         if plan["action"] == reload.RELOAD:
@@ -84,7 +84,7 @@ class DriverReload:
             ]
         return self.answer(facts, plan, plan["action"] == reload.RELOAD)
 
-    def run(self):
+    def run(self) -> dict:
         facts, plan = self.look()
         if plan["action"] != reload.RELOAD:
             return self.answer(facts, plan, False)
@@ -106,7 +106,7 @@ class DriverReload:
             plan = dict(plan, action=reload.REFUSE)
         return dict(self.answer(facts, plan, bool(self.actions)), problems=problems)
 
-    def answer(self, facts, plan, changed):
+    def answer(self, facts, plan, changed) -> dict:
         pending = [item for item in plan["reasons"] if item["reboot_helps"]]
         return {
             "changed": changed,
@@ -127,16 +127,16 @@ class DriverReload:
         }
 
     @staticmethod
-    def to_load(unloaded):
+    def to_load(unloaded) -> list[str]:
         return list(reversed(unloaded)) or list(FIRST)
 
-    def stop(self, services):
+    def stop(self, services) -> None:
         for name in services:
             # Noted first: a stop that fails half-way is started again, too.
             self.stopped.append(name)
             self.act("stop %s" % name, ["systemctl", "stop", name], self.params["stop_timeout_s"])
 
-    def check_free(self):
+    def check_free(self) -> None:
         """Require that no process holds the GPUs any more, and that every reference is another module's; one that is
         ending gets a moment.
         """
@@ -151,7 +151,7 @@ class DriverReload:
             self.sleep(SETTLE_STEP_S)
             deadline -= SETTLE_STEP_S
 
-    def unload(self, names):
+    def unload(self, names) -> None:
         for name in names:
             table = loaded.read_references(self.root)
             if table is None or name not in table:
@@ -181,7 +181,7 @@ class DriverReload:
             self.unloaded.append(name)
             self.actions.append("unload %s" % name)
 
-    def load(self, names):
+    def load(self, names) -> None:
         lines = []
         for name in names:
             try:
@@ -195,7 +195,7 @@ class DriverReload:
         if lines:
             raise Failed(lines)
 
-    def prove(self, version):
+    def prove(self, version) -> None:
         now = loaded.read_driver(self.root)
         if now["state"] != "loaded" or now["version"] != version:
             raise Failed(
@@ -205,7 +205,7 @@ class DriverReload:
                 ]
             )
 
-    def restore(self):
+    def restore(self) -> list[str]:
         """Load again what was unloaded and is still missing, and start what was stopped, the last one first; answers
         what did not work.
         """
@@ -228,7 +228,7 @@ class DriverReload:
                 problems += exc.lines
         return problems
 
-    def act(self, what, argv, timeout):
+    def act(self, what, argv, timeout) -> None:
         rc, out, err = self.runner(argv, timeout)
         if rc:
             raise Failed(

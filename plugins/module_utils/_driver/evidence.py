@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 
 from .._kernel import kernel_log
 from .._node import files, holders
@@ -28,7 +29,7 @@ MAX_PROCESSES = 2000
 PROCESS_NAME = re.compile(r"(<process_name>)([^<]*)(</process_name>)")
 
 
-def gather_parts(reading, root="/", runner=None, log_lines=500, smi_timeout_s=30, take=capture.run):
+def gather_parts(reading, root="/", runner=None, log_lines=500, smi_timeout_s=30, take=capture.run) -> dict:
     """{"files": {name: {"text", "truncated", "note"}}, "missing": [{"part", "reason"}]} for the node whose READING was
     just taken.
     """
@@ -47,17 +48,17 @@ def gather_parts(reading, root="/", runner=None, log_lines=500, smi_timeout_s=30
 
 
 class _Found:
-    def __init__(self):
+    def __init__(self) -> None:
         self.files, self.missing = {}, []
 
-    def has(self, name, text, truncated=False, note=""):
+    def has(self, name, text, truncated=False, note="") -> None:
         self.files[name] = {"text": text, "truncated": truncated, "note": note}
 
-    def lacks(self, part, reason):
+    def lacks(self, part, reason) -> None:
         self.missing.append({"part": part, "reason": reason})
 
 
-def list_sections(found, reading):
+def list_sections(found, reading) -> None:
     """Add the sections that the reading lacks."""
     snapshot = reading.get("snapshot")
     status = snapshot.get("status") if isinstance(snapshot, dict) else "absent"
@@ -68,7 +69,7 @@ def list_sections(found, reading):
         found.lacks("reading.json: %s" % (section,), reason)
 
 
-def read_processes(found, root, snapshot):
+def read_processes(found, root, snapshot) -> None:
     """Add the users of the GPUs: what has a device open, and what NVML says computes on which GPU."""
     proc = files.under(root, "/proc")
     rows = {}
@@ -103,7 +104,7 @@ def read_processes(found, root, snapshot):
     )
 
 
-def _of_nvml(snapshot):
+def _of_nvml(snapshot) -> Iterator:
     gpus = snapshot.get("gpus") if isinstance(snapshot, dict) else None
     for gpu in gpus or []:
         uuid = (gpu.get("uuid") or {}).get("value") or "GPU %s" % (gpu.get("index"),)
@@ -112,7 +113,7 @@ def _of_nvml(snapshot):
             yield uuid, kind, answer if isinstance(answer, dict) else {"rc": None, "error": "not read"}
 
 
-def _process(proc, pid):
+def _process(proc, pid) -> dict:
     """A process that is gone, or of another container, has nothing but its number."""
     status = files.read_text("%s/%d/status" % (proc, pid), 64 * 1024) or ""
     uid = re.search(r"^Uid:\s+(\d+)", status, re.M)
@@ -129,7 +130,7 @@ def _process(proc, pid):
     }
 
 
-def read_log(found, root, runner, lines):
+def read_log(found, root, runner, lines) -> None:
     said = kernel_log.evidence(root, runner, lines)
     if said["source"] == "none":
         found.lacks("kernel.log", said["problem"] or "the kernel log cannot be read")
@@ -152,7 +153,7 @@ def read_log(found, root, runner, lines):
     found.has("kernel.log", text, len(data) > MAX_LOG, note)
 
 
-def nvidia_smi(found, snapshot, timeout_s, take):
+def nvidia_smi(found, snapshot, timeout_s, take) -> None:
     status = snapshot.get("status") if isinstance(snapshot, dict) else None
     if status in ("timeout", "stuck"):
         found.lacks(
@@ -170,6 +171,6 @@ def nvidia_smi(found, snapshot, timeout_s, take):
         )
 
 
-def _program(match):
+def _program(match) -> str:
     words = match.group(2).split()
     return match.group(1) + (words[0].rsplit("/", 1)[-1] if words else "") + match.group(3)

@@ -26,7 +26,7 @@ RPM_NAMES = re.compile(
 RPM_TABLE = systems.instantiate_table(REDHAT9_CUDA)
 
 
-def read(root="/", runner=None, uname=os.uname):
+def read(root="/", runner=None, uname=os.uname) -> dict:
     runner = runner or Runner()
     kernel = kernels.read(root, runner, uname)
     names = list(kernel["installed"])
@@ -52,7 +52,7 @@ def read(root="/", runner=None, uname=os.uname):
     }
 
 
-def read_packages(root, runner):
+def read_packages(root, runner) -> dict:
     """Return the driver packages that the system's package manager has.
 
     A node of one family may have the other's tools: the system decides, and one that has no package is not its own.
@@ -66,7 +66,7 @@ def read_packages(root, runner):
     return found
 
 
-def read_rpm(root, runner):
+def read_rpm(root, runner) -> dict | None:
     """As ``dpkg.read``; None when rpm is not on this machine.
 
     A package of the driver's version says so: ``driver`` is true.

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .._kernel import modules, secureboot
 from .._node import versions
 from ._finding import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, finding
@@ -13,7 +15,7 @@ from ._finding import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, finding
 FIRST_GSP = "510"
 
 
-def pci_device(facts, target, expect_loaded):
+def pci_device(facts, target, expect_loaded) -> Iterator:
     devices = facts["pci"]
     if devices is None:
         yield finding(
@@ -39,7 +41,7 @@ def pci_device(facts, target, expect_loaded):
         yield finding("pci_device", "node", PASS, [item["address"] for item in devices], "an NVIDIA GPU")
 
 
-def loaded_version(facts, target, expect_loaded):
+def loaded_version(facts, target, expect_loaded) -> Iterator:
     state, version = facts["loaded"]["state"], facts["loaded"]["version"]
     if not expect_loaded:
         yield finding("loaded_version", "node", NOT_APPLICABLE, version, None, "The loaded driver is not judged yet.")
@@ -90,7 +92,7 @@ def loaded_version(facts, target, expect_loaded):
         yield finding("loaded_version", "node", PASS, version, target)
 
 
-def nouveau(facts, target, expect_loaded):
+def nouveau(facts, target, expect_loaded) -> Iterator:
     value = facts["loaded"]["nouveau"]
     if value is None:
         yield finding(
@@ -116,7 +118,7 @@ def nouveau(facts, target, expect_loaded):
         yield finding("nouveau", "node", PASS, False, False)
 
 
-def secure_boot(facts, target, expect_loaded):
+def secure_boot(facts, target, expect_loaded) -> Iterator:
     """For every kernel that can boot, the one that boots next first: a module that is not signed for it will not
     load.
     """
@@ -128,7 +130,7 @@ def secure_boot(facts, target, expect_loaded):
         yield signature(facts, kernel)
 
 
-def signature(facts, kernel):
+def signature(facts, kernel) -> dict:
     state, keys = facts["secure_boot"]["state"], facts["secure_boot"]["keys"]
     item = facts["modules"].get(kernel)
     signer = item["signer"] if item else None
@@ -188,12 +190,12 @@ def signature(facts, kernel):
     return finding("secure_boot", kernel, PASS, signer, keys)
 
 
-def flavour(facts, kernel):
+def flavour(facts, kernel) -> str | None:
     item = facts["modules"].get(kernel) if kernel else None
     return facts["loaded"]["flavour"] or modules.flavour(item["license"] if item else None)
 
 
-def gsp_firmware(facts, target, expect_loaded):
+def gsp_firmware(facts, target, expect_loaded) -> Iterator:
     kind = flavour(facts, facts["kernel"]["next_boot"])
     if target is None or versions.compare(target, FIRST_GSP) < 0:
         yield finding(

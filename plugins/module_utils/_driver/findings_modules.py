@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 
 from .._dkms import dkms
 from .._kernel import modules
@@ -15,7 +16,7 @@ from .._kernel.kernels import headers_package
 from ._finding import FAIL, KERNEL_SIDE, NOT_APPLICABLE, PASS, UNKNOWN, finding
 
 
-def judge_module(facts, kernel, target):
+def judge_module(facts, kernel, target) -> tuple[str, str | None, str]:
     """(status, observed, message) for the module that a kernel would load."""
     item = facts["modules"].get(kernel)
     if item is None:
@@ -55,7 +56,7 @@ def judge_module(facts, kernel, target):
     return PASS, seen, ""
 
 
-def kernel_module(facts, target, expect_loaded):
+def kernel_module(facts, target, expect_loaded) -> Iterator:
     installed = facts["kernel"]["installed"]
     if not installed:
         yield finding(
@@ -83,7 +84,7 @@ def kernel_module(facts, target, expect_loaded):
         yield finding("kernel_module", kernel, status, observed, target, message, step)
 
 
-def uses_dkms(facts, kernel, target):
+def uses_dkms(facts, kernel, target) -> bool:
     """Return whether a kernel's module is DKMS's to make: DKMS has it, the file lies where DKMS puts it, or the
     driver's package is one for DKMS.
 
@@ -109,13 +110,13 @@ STATE_STEPS = {
 }
 
 
-def orphan_step(error):
+def orphan_step(error) -> str:
     """Return the next step for a dkms status that does not answer, as with one tree without its dkms.conf."""
     found = re.search(r"(%s/[^/\s]+/[^/\s]+)/source" % dkms.TREE, error or "")
     return "Delete %s, whose source is gone." % found.group(1) if found else "Run dkms status on the node."
 
 
-def dkms_state(facts, target, expect_loaded):
+def dkms_state(facts, target, expect_loaded) -> Iterator:
     state = facts["dkms"]
     for kernel in facts["kernel"]["installed"]:
         if target is None or not uses_dkms(facts, kernel, target):
@@ -175,7 +176,7 @@ def dkms_state(facts, target, expect_loaded):
         )
 
 
-def kernel_headers(facts, target, expect_loaded):
+def kernel_headers(facts, target, expect_loaded) -> Iterator:
     for kernel in facts["kernel"]["installed"]:
         present = facts["headers"].get(kernel)
         if present:
@@ -211,11 +212,11 @@ def kernel_headers(facts, target, expect_loaded):
             )
 
 
-def states_of(state, name, version):
+def states_of(state, name, version) -> list[str]:
     return [entry["state"] for entry in state["entries"] if (entry["name"], entry["version"]) == (name, version)]
 
 
-def dkms_stale(facts, target, expect_loaded):
+def dkms_stale(facts, target, expect_loaded) -> Iterator:
     state = facts["dkms"]
     if not state["available"]:
         kernels = facts["kernel"]["installed"] or [None]
@@ -247,7 +248,7 @@ def dkms_stale(facts, target, expect_loaded):
         yield finding("dkms_stale", "node", PASS, [], [])
 
 
-def dkms_leftover(facts, target, expect_loaded):
+def dkms_leftover(facts, target, expect_loaded) -> Iterator:
     leftovers = facts["dkms"]["leftovers"]
     for item in leftovers:
         yield finding(
@@ -272,7 +273,7 @@ def dkms_leftover(facts, target, expect_loaded):
         yield finding("dkms_leftover", "node", PASS, [], [])
 
 
-def next_boot_kernel(facts, target, expect_loaded):
+def next_boot_kernel(facts, target, expect_loaded) -> Iterator:
     kernel, source = facts["kernel"]["next_boot"], facts["kernel"]["next_boot_source"]
     if kernel is None:
         yield finding(

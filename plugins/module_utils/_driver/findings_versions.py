@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from .._node import dpkg, gpu_operator, versions
 from ._finding import FAIL, KERNEL_SIDE, PASS, UNKNOWN, finding
@@ -17,7 +18,7 @@ REPAIR = {
 }
 
 
-def dpkg_interrupted(facts, target, expect_loaded):
+def dpkg_interrupted(facts, target, expect_loaded) -> Iterator:
     state = facts["dpkg"]
     manager = state.get("manager", "dpkg")
     if state["interrupted"] or state["journal"]:
@@ -45,7 +46,7 @@ def dpkg_interrupted(facts, target, expect_loaded):
         yield finding("dpkg_interrupted", "node", PASS, [], [])
 
 
-def runfile_remains(facts, target, expect_loaded):
+def runfile_remains(facts, target, expect_loaded) -> Iterator:
     paths = facts["runfile"]
     if paths:
         yield finding(
@@ -61,7 +62,7 @@ def runfile_remains(facts, target, expect_loaded):
         yield finding("runfile_remains", "node", PASS, [], [])
 
 
-def driver_owner(facts, target, expect_loaded):
+def driver_owner(facts, target, expect_loaded) -> Iterator:
     owner, signs = facts["operator"]["owner"], facts["operator"]["signs"]
     if owner is None:
         yield finding(
@@ -83,7 +84,7 @@ def driver_owner(facts, target, expect_loaded):
         yield finding("driver_owner", "node", PASS, signs, "the node itself")
 
 
-def driver_packages(facts):
+def driver_packages(facts) -> dict[str, str]:
     """Version of every installed package that must be of the driver's version."""
     packages = facts["dpkg"]["packages"]
     return dict(
@@ -93,7 +94,7 @@ def driver_packages(facts):
     )
 
 
-def target_version(facts, wanted_version=None):
+def target_version(facts, wanted_version=None) -> str | None:
     """The driver version the node is meant to have: the wanted one's, or the one that what is installed speaks for.
 
     None of nothing.
@@ -118,7 +119,7 @@ def target_version(facts, wanted_version=None):
     return None
 
 
-def package_version(facts):
+def package_version(facts) -> str | None:
     """The version of the packages that bring the kernel module, revision and all; None when there is none or they
     differ.
     """
@@ -130,7 +131,7 @@ def package_version(facts):
     return found.pop() if len(found) == 1 else None
 
 
-def package_revision(facts, target, wanted_version):
+def package_revision(facts, target, wanted_version) -> Iterator:
     """Return whether the packages are the very ones that were asked for: two revisions of a driver version may differ
     in their patches.
     """
@@ -166,7 +167,7 @@ def package_revision(facts, target, wanted_version):
         yield finding("package_revision", "node", PASS, seen, wanted_version)
 
 
-def polygon(facts, expect_loaded):
+def polygon(facts, expect_loaded) -> dict[str, str]:
     """Every version the node shows, by where it was seen."""
     seen = {}
     if expect_loaded and facts["loaded"]["state"] == "loaded":
@@ -181,7 +182,7 @@ def polygon(facts, expect_loaded):
     return seen
 
 
-def versions_agree(facts, target, expect_loaded, wanted_version=None):
+def versions_agree(facts, target, expect_loaded, wanted_version=None) -> Iterator:
     seen = polygon(facts, expect_loaded)
     if target is None:
         yield finding(

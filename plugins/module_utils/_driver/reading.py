@@ -18,7 +18,7 @@ from . import audit, system
 SCHEMA = "gpufleet.reading/1"
 
 
-def gather_reading(snapshot, root="/", runner=None, watermark=None):
+def gather_reading(snapshot, root="/", runner=None, watermark=None) -> dict:
     """The reading of this node: SNAPSHOT (of NVML, taken before) and what the system says, its kernel log since
     WATERMARK.
 
@@ -43,7 +43,7 @@ def gather_reading(snapshot, root="/", runner=None, watermark=None):
     return document
 
 
-def list_readers(root, runner, watermark):
+def list_readers(root, runner, watermark) -> tuple:
     """Section and function that reads it."""
     return (
         ("audit", lambda: audit.decide(audit.read(root, runner))),
@@ -53,12 +53,12 @@ def list_readers(root, runner, watermark):
     )
 
 
-def read_note(root, name):
+def read_note(root, name) -> dict:
     """Return {"note", "problem"} of a note of the node about itself; its note is None where there is none."""
     found, problem = notes.read(os.path.join(root, files.OWN.lstrip("/")), name)
     return {"note": found, "problem": problem}
 
 
-def read_time():
+def read_time() -> str:
     """Return the time in UTC by the node's clock, like 2026-01-31T12:00:00Z."""
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

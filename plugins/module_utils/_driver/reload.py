@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .._kernel import loaded, modules, secureboot
 from .._node import holders
 from .._node.hung import IN_DRIVER
@@ -21,7 +23,7 @@ def explain_holder(ident: str, message: str, next_step: str, reboot_helps: bool 
     return {"id": ident, "message": message, "next_step": next_step, "reboot_helps": reboot_helps}
 
 
-def is_needed(facts):
+def is_needed(facts) -> str:
     """Return why what is loaded is not what is on the disk; empty when it is."""
     loaded, disk = facts["loaded"], facts["module"] or {}
     if loaded["state"] == "not_loaded":
@@ -63,7 +65,7 @@ def find_strangers(facts: dict, services: list[str]) -> list[dict]:
     return [item for item in facts["holders"] or [] if item["unit"] not in names or item["pod"] or item["job"]]
 
 
-def module_reasons(facts, wanted):
+def module_reasons(facts, wanted) -> Iterator:
     """Yield what keeps the module on the disk from being loaded; a reboot into the same kernel would not help."""
     running, disk = facts["kernel"]["running"], facts["module"]
     if not disk or not disk.get("version"):
@@ -111,7 +113,7 @@ def module_reasons(facts, wanted):
         )
 
 
-def node_reasons(facts, nvswitch):
+def node_reasons(facts, nvswitch) -> Iterator:
     """Yield what about the node needs a reboot before anything else is looked at."""
     running, following = facts["kernel"]["running"], facts["kernel"]["next_boot"]
     if following and following != running:
@@ -147,7 +149,7 @@ def node_reasons(facts, nvswitch):
             )
 
 
-def fabric_reasons(switches, managers, allowed):
+def fabric_reasons(switches, managers, allowed) -> Iterator:
     """Yield what a fabric that joins the GPUs has against a reload.
 
     ALLOWED: a reload is known to work on this model.
@@ -178,7 +180,7 @@ def fabric_reasons(switches, managers, allowed):
         )
 
 
-def reference_reasons(table, held):
+def reference_reasons(table, held) -> Iterator:
     """Yield what holds the modules, or may; ``held`` says whether processes have device files open, or may have."""
     if table is None:
         yield explain_holder(
@@ -210,7 +212,7 @@ def reference_reasons(table, held):
         )
 
 
-def at_work(item, hung):
+def at_work(item, hung) -> bool:
     """Return whether a process would lose work by a reboot: of a pod or a job, or with CUDA's memory (/dev/nvidia-uvm).
 
     One that hangs in the driver by its stack cannot go on; one that waits for something else, such as a slow file
@@ -221,7 +223,7 @@ def at_work(item, hung):
     return bool(item["pod"] or item["job"] or any(path.startswith(UVM) for path in item["devices"]))
 
 
-def holder_reasons(facts, services):
+def holder_reasons(facts, services) -> Iterator:
     if facts["holders"] is None:
         yield explain_holder(
             "holders_unknown", "/proc cannot be listed, so it is unknown what holds the GPUs", "look at the node", False

@@ -22,7 +22,7 @@ SCHEMA = "gpufleet.system/1"
 CHANGE_PATHS = ("/var/cache", "/usr", "/var/lib/dkms", "/lib/modules", "/boot")
 
 
-def read(root="/", runner=None, statvfs=os.statvfs):
+def read(root="/", runner=None, statvfs=os.statvfs) -> dict:
     runner = runner or Runner()
     links, switches = pcilink.read(root)
     return {

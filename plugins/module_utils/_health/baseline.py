@@ -22,12 +22,12 @@ SCHEMAS = {
 class BaselineError(Exception):
     """The baseline must not be used; the text says why and what to do, path is the way to the place that is wrong."""
 
-    def __init__(self, text, path=()):
+    def __init__(self, text, path=()) -> None:
         super().__init__(text)
         self.path = tuple(path)
 
 
-def baseline_of(reading, node, now, smoke=None):
+def baseline_of(reading, node, now, smoke=None) -> dict:
     """The baseline document of a READING (gpufleet.reading/1) taken at NOW (text, UTC), with the result of gpu_smoke if
     there is one.
     """
@@ -43,7 +43,7 @@ def baseline_of(reading, node, now, smoke=None):
 CLOCKS_S = 600
 
 
-def check_baseline(baseline, node, now=""):
+def check_baseline(baseline, node, now="") -> None:
     """Refuse what is no baseline, that of another node, and one from after NOW, like 2026-01-31T12:00:00Z."""
     again = "take a new one with gpu_health (phase: baseline)"
     if not isinstance(baseline, dict):
@@ -64,7 +64,7 @@ def check_baseline(baseline, node, now=""):
     _check_sections(baseline, node, again)
 
 
-def _check_sections(baseline, node, again):
+def _check_sections(baseline, node, again) -> None:
     snapshot = baseline.get("snapshot")
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("gpus"), list):
         raise BaselineError(
@@ -94,7 +94,7 @@ def _check_sections(baseline, node, again):
             )
 
 
-def _check_time(taken, node, now, again):
+def _check_time(taken, node, now, again) -> None:
     try:
         moment = policy.parse_moment(taken, "the time of the baseline")
     except (policy.PolicyError, TypeError):
@@ -109,7 +109,7 @@ def _check_time(taken, node, now, again):
         )
 
 
-def usable(ctx):
+def usable(ctx) -> list[dict]:
     """Check that a baseline is available where one is required."""
     ident = "baseline.usable"
     checks = Checks(ident, source="baseline")
@@ -158,7 +158,7 @@ def usable(ctx):
     return [checks.good(status, "ok")]
 
 
-def list_changes(ctx):
+def list_changes(ctx) -> list[dict]:
     """Return the differences from the baseline; empty without one."""
     if ctx.baseline is None:
         return []
@@ -169,7 +169,7 @@ def list_changes(ctx):
     )
 
 
-def check_regressions(ctx):
+def check_regressions(ctx) -> dict:
     """Check for unannounced changes for the worse. What makes a node unfit has a check of its own that fails."""
     ident = "baseline.changes"
     checks = Checks(ident, source="baseline")

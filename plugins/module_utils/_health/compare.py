@@ -30,7 +30,7 @@ def make_notice(message):
     return Finding(PASS, "none", message, True)
 
 
-def make_check(ident, gpu, finding, observed, expected, source):
+def make_check(ident, gpu, finding, observed, expected, source) -> dict:
     """The check that FINDING gives."""
     who = model.entity(gpu)
     if finding is None:
@@ -40,11 +40,11 @@ def make_check(ident, gpu, finding, observed, expected, source):
     )
 
 
-def not_applicable(ident, gpu, observed, message, source="hardware"):
+def not_applicable(ident, gpu, observed, message, source="hardware") -> dict:
     return model.check(ident, model.entity(gpu), NOT_APPLICABLE, observed, None, source, message=message)
 
 
-def is_a(value, kind):
+def is_a(value, kind) -> bool:
     """Tell if VALUE is of KIND; True and False do not count as numbers."""
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
@@ -57,13 +57,13 @@ def read_typed(gpu, key, kind):
     return found
 
 
-def part(value, key, kind=NUMBER):
+def part(value, key, kind=NUMBER) -> float | None:
     """VALUE[KEY] if it is of KIND, else None."""
     inner = model.item(value, key)
     return inner if is_a(inner, kind) else None
 
 
-def read_count(value, key):
+def read_count(value, key) -> float | None:
     """VALUE[KEY] if it is a number that something can be counted to, else None."""
     inner = part(value, key)
     return inner if inner is not None and inner >= 0 else None
@@ -75,12 +75,12 @@ def read_baseline(ctx, gpu, key, kind):
     return None if old is None else read_typed(old, key, kind)
 
 
-def absent_before(old):
+def absent_before(old) -> bool:
     """Tell if the GPU did not have the signal in the baseline."""
     return old.rc in model.ABSENT
 
 
-def check_comparable(ctx, gpu, ident, key, kind, shown):
+def check_comparable(ctx, gpu, ident, key, kind, shown) -> dict | None:
     """The check that says why KEY cannot be compared with the baseline; None if it can. SHOWN is the value of now."""
     checks = Checks(ident, model.entity(gpu), source="baseline")
     old = read_baseline(ctx, gpu, key, kind)
@@ -106,7 +106,7 @@ def check_comparable(ctx, gpu, ident, key, kind, shown):
     return None
 
 
-def compare_with_baseline(ctx, gpu, ident, key, kind, judge, action=None, show=None):
+def compare_with_baseline(ctx, gpu, ident, key, kind, judge, action=None, show=None) -> dict:
     """KEY now against KEY in the baseline.
 
     JUDGE(old, new) answers a finding or None; SHOW makes a value short enough for a report.
@@ -125,7 +125,7 @@ def compare_with_baseline(ctx, gpu, ident, key, kind, judge, action=None, show=N
 def make_unchanged_judge(ident, key, what, step, kind=NUMBER, action=None):
     """A judge for a value that has to be what it was. Without an ACTION a change is a notice."""
 
-    def judge(ctx, gpu):
+    def judge(ctx, gpu) -> dict:
         def differs(old, new):
             if old == new:
                 return None
@@ -137,14 +137,14 @@ def make_unchanged_judge(ident, key, what, step, kind=NUMBER, action=None):
     return judge
 
 
-def find_branch(ctx):
+def find_branch(ctx) -> int | None:
     """The running driver's branch, 535 of 535.261.03; None if not known."""
     version = model.reading(model.item(ctx.snapshot, "system"), "driver_version").value
     head = str(version or "").partition(".")[0]
     return int(head) if head.isdigit() else None
 
 
-def too_old(ctx, ident, gpu, now, since):
+def too_old(ctx, ident, gpu, now, since) -> dict | None:
     """The check that says that the running driver is older than the branch SINCE, which brought the signal; None if
     that is not the reason.
     """
@@ -156,7 +156,7 @@ def too_old(ctx, ident, gpu, now, since):
     )
 
 
-def under_mig(gpu, now):
+def under_mig(gpu, now) -> bool:
     """Tell if NOW is not supported because the GPU is, or may be, in MIG mode."""
     mode = model.reading(gpu, "mig_mode_current")
     return now.rc == model.NOT_SUPPORTED and (
@@ -164,12 +164,12 @@ def under_mig(gpu, now):
     )
 
 
-def damaged_before(old):
+def damaged_before(old) -> bool:
     """Tell if the baseline has neither a value for a signal nor the information that there is none."""
     return old is not None and not old.known and not absent_before(old)
 
 
-def list_peer_values(ctx, gpu, key, kind):
+def list_peer_values(ctx, gpu, key, kind) -> list:
     """The values of KEY of the other GPUs of this node that are of the same model, or may be."""
     name = model.reading(gpu, "name").value
     values = []
@@ -187,12 +187,12 @@ FINE, MANY, UNCLEAR = "fine", "many", "unclear"
 COUNTER_SIGNALS = ("reading.boot_id", "reading.uptime_s", "snapshot.system.driver_version")
 
 
-def is_same_boot(ctx):
+def is_same_boot(ctx) -> bool | None:
     """Tell if reading and baseline are of the same boot; False without a baseline, None if unknown."""
     return False if ctx.baseline is None else nodefacts.same_boot(ctx)
 
 
-def is_same_load(ctx):
+def is_same_load(ctx) -> bool | None:
     """Tell if the loaded driver is the one of the baseline: same boot, same version.
 
     None if unknown.
@@ -209,7 +209,7 @@ def is_same_load(ctx):
     return boot and drivers[0] == drivers[1]
 
 
-def seconds_between(ctx):
+def seconds_between(ctx) -> float | None:
     """Seconds of uptime between baseline and reading, both of one boot; None if not known."""
     now = part(ctx.reading, "uptime_s")
     if now is None:
@@ -218,7 +218,9 @@ def seconds_between(ctx):
     return now - then if now is not None and then is not None and now >= then else None
 
 
-def judge_counter(ctx, gpu, now, old, rate_key, count_key, same=is_same_load, began="since the driver was loaded"):
+def judge_counter(
+    ctx, gpu, now, old, rate_key, count_key, same=is_same_load, began="since the driver was loaded"
+) -> tuple[str, str]:
     """FINE, MANY or UNCLEAR, and why, for a volatile counter that is NOW; OLD is its reading in the baseline or None.
 
     Within one load of the driver it is the rate since the baseline that counts, by the policy's RATE_KEY (per minute),

@@ -27,24 +27,24 @@ def _make_item(kind, driver=False, better=None):
     return Item(kind, driver, better)
 
 
-def is_more(before, after):
+def is_more(before, after) -> bool:
     return after > before
 
 
-def is_less(before, after):
+def is_less(before, after) -> bool:
     return after < before
 
 
-def more_links(before, after):
+def more_links(before, after) -> bool:
     return len(after) >= len(before) and all(new is True or new == old for old, new in zip(before, after))
 
 
-def is_repaired(before, after):
+def is_repaired(before, after) -> bool:
     """A repair that waited was made: pending is gone, nothing failed."""
     return before.get("pending") is True and after.get("pending") is False and after.get("failure") is False
 
 
-def is_healthy(before, after):
+def is_healthy(before, after) -> bool:
     return after == 0
 
 
@@ -158,7 +158,7 @@ NODE_ITEMS = {
 UNIT = RESTORABLE
 
 
-def list_changes(before, after, accepted=(), tolerance_percent=0):
+def list_changes(before, after, accepted=(), tolerance_percent=0) -> list[dict]:
     """The differences of the reading or baseline AFTER from that BEFORE: [{"entity", "key", "before", "after",
     "class"}], sorted.
 
@@ -190,7 +190,7 @@ def list_changes(before, after, accepted=(), tolerance_percent=0):
     )
 
 
-def _driver_changed(before, after):
+def _driver_changed(before, after) -> bool:
     """Tell if both have a driver version, and the versions differ."""
     versions = [
         model.reading(model.item(document, "snapshot", "system"), "driver_version").value
@@ -204,11 +204,11 @@ def _read_plain(document, path):
     return model.NOTHING if value is None else model.Reading(True, value, 0, None)
 
 
-def _add_change(found, entity, key, before, after, kind):
+def _add_change(found, entity, key, before, after, kind) -> None:
     found.append({"entity": entity, "key": key, "before": before, "after": after, "class": kind})
 
 
-def _compare_value(found, entity, key, row, old, new, driver):
+def _compare_value(found, entity, key, row, old, new, driver) -> None:
     """One value. That one is not known any more is a regression; that it is known now, or was never, is none."""
     if old.known and not new.known:
         _add_change(
@@ -227,14 +227,14 @@ def _compare_value(found, entity, key, row, old, new, driver):
         _add_change(found, entity, key, model.format_reading(old), new.value, EXPECTED)
 
 
-def _is_better(row, before, after):
+def _is_better(row, before, after) -> bool:
     try:
         return row.better is not None and bool(row.better(before, after))
     except (TypeError, AttributeError, KeyError):
         return False
 
 
-def _compare_modules(found, before, after):
+def _compare_modules(found, before, after) -> None:
     """Kernel modules that came or went, those alone that belong to GPUs."""
     old, new = (model.item(document, "system", "modules") for document in (before, after))
     if not isinstance(old, list) or not isinstance(new, list):
@@ -246,11 +246,11 @@ def _compare_modules(found, before, after):
         _add_change(found, NODE, "modules." + name, None, "loaded", EXPECTED if name != "nouveau" else REGRESSION)
 
 
-def concerns_gpus(name):
+def concerns_gpus(name) -> bool:
     return name.startswith(("nvidia", "nv_peer", "gdrdrv", "nouveau", "ib_", "mlx"))
 
 
-def _compare_units(found, before, after):
+def _compare_units(found, before, after) -> None:
     old, new = (model.item(document, "system", "units") for document in (before, after))
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
@@ -260,7 +260,7 @@ def _compare_units(found, before, after):
             _add_change(found, NODE, "units.%s" % (name,), was, is_now, EXPECTED if is_now == "active" else UNIT)
 
 
-def match_gpus(old, new):
+def match_gpus(old, new) -> dict[str, dict]:
     """Match the GPUs of snapshot OLD with those of NEW: {"lost": {uuid: address}, "moved": {uuid: (from, to)},
     "replaced": {uuid: (address, other uuid)}, "added": {uuid: address}}.
 
@@ -289,7 +289,7 @@ def match_gpus(old, new):
     return result
 
 
-def _compare_gpus(found, old, new, driver, tolerance_percent):
+def _compare_gpus(found, old, new, driver, tolerance_percent) -> None:
     where = match_gpus(old, new)
     for ident, address in where["lost"].items():
         _add_change(found, ident, "present", address, None, REGRESSION)
@@ -312,7 +312,7 @@ def _compare_gpus(found, old, new, driver, tolerance_percent):
             _compare_value(found, ident, key, row, was, is_now, excused)
 
 
-def _is_within(before, after, percent):
+def _is_within(before, after, percent) -> bool:
     try:
         return abs(after - before) * 100.0 <= before * percent
     except TypeError:

@@ -36,7 +36,7 @@ def log(ctx):
     return Log(events, counts, problem, note)
 
 
-def _find_problem(ctx, found, listed, suppressed, events, counts):
+def _find_problem(ctx, found, listed, suppressed, events, counts) -> tuple[str, str]:
     boot_id = found.get("boot_id")
     if found.get("schema") != SCHEMA:
         return (
@@ -85,18 +85,18 @@ def _find_problem(ctx, found, listed, suppressed, events, counts):
     return "Whether the kernel log is all there cannot be told: %s" % (why,), ""
 
 
-def _reach_h(found):
+def _reach_h(found) -> float | None:
     since, now = found.get("since_us"), found.get("read_at_us")
     if not _is_number(since) or not _is_number(now):
         return None
     return (now - since) / 3600e6
 
 
-def _is_number(value):
+def _is_number(value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_sound(event):
+def _is_sound(event) -> bool:
     return (
         isinstance(event, dict)
         and isinstance(event.get("kind"), str)
@@ -105,7 +105,7 @@ def _is_sound(event):
     )
 
 
-def _sound_count(entry):
+def _sound_count(entry) -> bool:
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("kind"), str)
@@ -115,11 +115,11 @@ def _sound_count(entry):
     )
 
 
-def of_kind(found, *kinds):
+def of_kind(found, *kinds) -> list:
     return [event for event in found.events if event["kind"] in kinds]
 
 
-def group_bursts(events, seconds):
+def group_bursts(events, seconds) -> list:
     """The events' times as bursts: one fault prints many lines."""
     result = []
     for moment in sorted(event["monotonic_us"] for event in events):
@@ -130,15 +130,15 @@ def group_bursts(events, seconds):
     return result
 
 
-def is_near(event, other, seconds):
+def is_near(event, other, seconds) -> bool:
     return abs(event["monotonic_us"] - other["monotonic_us"]) <= seconds * 1e6
 
 
-def first_text(events):
+def first_text(events) -> str:
     return min(events, key=lambda event: (event["monotonic_us"], event["text"]))["text"]
 
 
-def find_place(ctx, event):
+def find_place(ctx, event) -> str:
     """Return the GPU that an event is about: its PCI address, or its UUID if it has no address; "" if it names none."""
     address = model.pci_address(event.get("pci"))
     if address:
@@ -150,14 +150,14 @@ def find_place(ctx, event):
     return (model.address(gpu) if gpu else None) or uuid
 
 
-def gpu_at(ctx, where):
+def gpu_at(ctx, where) -> dict | None:
     for gpu in model.gpus(ctx.snapshot):
         if where and where in (model.address(gpu), model.uuid(gpu)):
             return gpu
     return None
 
 
-def name_gpu_at(ctx, where):
+def name_gpu_at(ctx, where) -> str:
     """Return the name of the GPU at a place for the verdict.
 
     The log may have the UUID of a GPU that NVML does not show.
@@ -169,7 +169,7 @@ def name_gpu_at(ctx, where):
     return logged if isinstance(logged, str) and logged else where or model.NODE
 
 
-def name_entity(ctx, where):
+def name_entity(ctx, where) -> str:
     gpu = gpu_at(ctx, where)
     if gpu is not None:
         return model.name_gpu(gpu)

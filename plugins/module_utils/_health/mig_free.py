@@ -29,7 +29,7 @@ VOLATILE_ECC, ALL = "volatile_ecc", "all"
 ACCEPTED = {VOLATILE_ECC: ("ecc_volatile_corrected", "ecc_volatile_uncorrected"), ALL: tuple(HIDES.values())}
 
 
-def check_usable(document, boot_id, node, now, rules):
+def check_usable(document, boot_id, node, now, rules) -> dict | None:
     """Describe DOCUMENT (a baseline document): {"document", "problem", "time"}; None without one.
 
     Raises BaselineError if it is not a baseline.
@@ -53,7 +53,7 @@ def check_usable(document, boot_id, node, now, rules):
     return {"document": document, "problem": problem, "time": taken}
 
 
-def graft_hidden_values(snapshot, found):
+def graft_hidden_values(snapshot, found) -> dict | None:
     """SNAPSHOT with the hidden values of the earlier reading, where MIG hides them now; a new document."""
     if not found or found["problem"] or not isinstance(snapshot, dict):
         return snapshot
@@ -69,7 +69,7 @@ def graft_hidden_values(snapshot, found):
     return dict(snapshot, gpus=gpus)
 
 
-def accept_hidden(checks, ctx):
+def accept_hidden(checks, ctx) -> list[dict]:
     """CHECKS where the caller accepts, with the expectation "mig_hidden", that NVML hides values of GPUs in MIG mode.
 
     Only what MIG hides is accepted, of GPUs that are known to be in MIG mode: such a check does not apply then.
@@ -79,7 +79,7 @@ def accept_hidden(checks, ctx):
     return [_not_now(check) if _hide_check(check, gpus.get(check["entity"]), accepted) else check for check in checks]
 
 
-def _hide_check(check, gpu, accepted):
+def _hide_check(check, gpu, accepted) -> bool:
     key = HIDES.get(check["id"])
     return (
         key in accepted
@@ -90,7 +90,7 @@ def _hide_check(check, gpu, accepted):
     )
 
 
-def _not_now(check):
+def _not_now(check) -> dict:
     return dict(
         check,
         status=NOT_APPLICABLE,
@@ -99,7 +99,7 @@ def _not_now(check):
     )
 
 
-def check_mig_free(ctx):
+def check_mig_free(ctx) -> dict:
     """Tell if the given reading without MIG instances can be used."""
     checks = Checks(IDENT, source="baseline")
     found = model.item(ctx.expect, "mig_free")

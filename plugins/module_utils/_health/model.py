@@ -48,7 +48,9 @@ Reading = collections.namedtuple("Reading", ["known", "value", "rc", "error"])
 NOTHING = Reading(False, None, None, "no such value in the reading")
 
 
-def check(ident, entity, status, observed=None, expected=None, source="policy", action=None, message="", notice=False):
+def check(
+    ident, entity, status, observed=None, expected=None, source="policy", action=None, message="", notice=False
+) -> dict:
     """One check of the verdict. A check that does not pass asks for action; without a better one the node is held.
 
     A check that passes with NOTICE is worth a person's look (its message says why and what next); the policy may make
@@ -70,7 +72,7 @@ def check(ident, entity, status, observed=None, expected=None, source="policy", 
     }
 
 
-def end_sentence(message):
+def end_sentence(message) -> str:
     """MESSAGE with a stop at its end: what is read of a node, or said by another program, often has none."""
     words = (message or "").rstrip()
     return words + "." if words and words[-1] not in ".!?" else words
@@ -107,14 +109,14 @@ def number(container, key):
     return found
 
 
-def format_reading(found):
+def format_reading(found) -> dict | str:
     """A reading for the report: the value, or why there is none."""
     if found.known:
         return found.value
     return found.error if found.rc is None else "%s (%d)" % (found.error, found.rc)
 
 
-def pci_address(text):
+def pci_address(text) -> str | None:
     """One spelling for the PCI addresses of NVML, of the kernel and of people: 0000:1b:00.0; None if it is none."""
     if not isinstance(text, str):
         return None
@@ -129,38 +131,38 @@ def pci_address(text):
         return None
 
 
-def gpus(snapshot):
+def gpus(snapshot) -> list[dict]:
     """The GPUs of a snapshot that are GPUs at all."""
     listed = item(snapshot, "gpus")
     return [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
 
 
-def is_opened(gpu):
+def is_opened(gpu) -> bool:
     """Tell if NVML returned a handle for the GPU."""
     return reading(gpu, "handle").known
 
 
-def uuid(gpu):
+def uuid(gpu) -> str | None:
     found = reading(gpu, "uuid")
     return found.value if found.known and isinstance(found.value, str) else None
 
 
-def address(gpu):
+def address(gpu) -> str | None:
     return pci_address(reading(gpu, "pci_bus_id").value)
 
 
-def entity(gpu):
+def entity(gpu) -> str:
     """Return the name of a GPU in the verdict: its UUID, else its PCI address, else NVML's index."""
     return uuid(gpu) or address(gpu) or "gpu index %s" % (gpu.get("index"),)
 
 
-def name_gpu(gpu):
+def name_gpu(gpu) -> str:
     """A GPU for people: UUID and address."""
     place = address(gpu)
     return "%s at %s" % (entity(gpu), place) if place and place != entity(gpu) else entity(gpu)
 
 
-def by_uuid(snapshot):
+def by_uuid(snapshot) -> dict[str, dict]:
     return dict((uuid(gpu), gpu) for gpu in gpus(snapshot) if uuid(gpu))
 
 
@@ -188,5 +190,5 @@ FUNCTION_NOT_FOUND = 13
 ABSENT = (NOT_SUPPORTED, INVALID_ARGUMENT, FUNCTION_NOT_FOUND)
 
 
-def code_meaning(rc):
+def code_meaning(rc) -> tuple[str, str, str]:
     return CODE_MEANINGS.get(rc, (UNKNOWN, "hold", "Read the node again; look this NVML code up if it stays."))

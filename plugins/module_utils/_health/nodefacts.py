@@ -29,13 +29,13 @@ def read_baseline(ctx, *keys, **options):
     return Before(ctx.baseline is not None, value is not None, value)
 
 
-def same_boot(ctx):
+def same_boot(ctx) -> bool | None:
     """Tell if the baseline was read in this boot: True or False, None if unknown or without a baseline."""
     old, new = model.item(ctx.baseline, "boot_id"), model.item(ctx.reading, "boot_id")
     return old == new if isinstance(old, str) and isinstance(new, str) and old and new else None
 
 
-def is_simulated(ctx):
+def is_simulated(ctx) -> bool:
     """Tell if this is the project's simulator, as NVML reports it, or as the baseline has it if NVML does not answer
     now."""
     silent = model.item(ctx.snapshot, "nvml", "rc") is None
@@ -44,14 +44,14 @@ def is_simulated(ctx):
     )
 
 
-def strip_package_version(version):
+def strip_package_version(version) -> str | None:
     """The driver's own version out of a package version: 535.261.03-1~deb12u1 gives 535.261.03."""
     if not isinstance(version, str) or not version:
         return None
     return version.rpartition(":")[2].partition("-")[0]
 
 
-def collect_versions(snapshot, audit):
+def collect_versions(snapshot, audit) -> dict[str, str]:
     """Return the driver's version in each place that carries one, by name of the place; None where it is not known."""
     modules = model.item(audit, "versions", "modules")
     kernel = model.item(audit, "kernel")
@@ -64,7 +64,7 @@ def collect_versions(snapshot, audit):
     }
 
 
-def find_coherent_version(ctx):
+def find_coherent_version(ctx) -> str | None:
     """Return the one version that every part of the driver has; None if two differ or one of the places is unknown."""
     found = list(collect_versions(ctx.snapshot, ctx.audit).values())
     found.append(strip_package_version(model.item(ctx.system, "libcuda", "version")))
@@ -75,7 +75,7 @@ def find_coherent_version(ctx):
     return found[0] if len(set(found)) == 1 else None
 
 
-def find_driver_version(ctx):
+def find_driver_version(ctx) -> str | None:
     """Return the version that the parts of the driver are compared with; None if none is known.
 
     That is the wanted version, else the loaded one. If all parts have one version and another is wanted, then the node
@@ -88,25 +88,25 @@ def find_driver_version(ctx):
 class Checks:
     """Makes the checks of one kind: the id, the entity and where the expectation comes from are said once."""
 
-    def __init__(self, ident, entity=NODE, source="policy"):
+    def __init__(self, ident, entity=NODE, source="policy") -> None:
         self.ident, self.entity, self.source = ident, entity, source
 
-    def make(self, status, observed, expected, action, message, source=None, notice=False):
+    def make(self, status, observed, expected, action, message, source=None, notice=False) -> dict:
         return model.check(
             self.ident, self.entity, status, observed, expected, source or self.source, action, message, notice=notice
         )
 
-    def good(self, observed=None, expected=None, source=None):
+    def good(self, observed=None, expected=None, source=None) -> dict:
         return self.make(PASS, observed, expected, None, "", source)
 
-    def notice(self, observed, expected, message, source=None):
+    def notice(self, observed, expected, message, source=None) -> dict:
         return self.make(PASS, observed, expected, None, message, source, True)
 
-    def fail(self, observed, expected, message, action="hold", source=None):
+    def fail(self, observed, expected, message, action="hold", source=None) -> dict:
         return self.make(FAIL, observed, expected, action, message, source)
 
-    def unknown(self, observed, expected, message, source=None):
+    def unknown(self, observed, expected, message, source=None) -> dict:
         return self.make(UNKNOWN, observed, expected, "hold", message, source)
 
-    def none(self, message, observed=None, source=None):
+    def none(self, message, observed=None, source=None) -> dict:
         return self.make(NOT_APPLICABLE, observed, None, None, message, source)

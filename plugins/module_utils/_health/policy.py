@@ -88,12 +88,12 @@ SPECIAL = ("schema", "models", "strict", "waivers")
 class PolicyError(Exception):
     """The policy cannot be followed; the text says what is wrong in it, path is the way to that place in it."""
 
-    def __init__(self, text, path=()):
+    def __init__(self, text, path=()) -> None:
         super().__init__(text)
         self.path = tuple(path)
 
 
-def find_limit(ctx, key, gpu=None):
+def find_limit(ctx, key, gpu=None) -> float:
     """The threshold KEY, for the model of GPU if the policy has another one for it.
 
     Raises KeyError for a key that is not declared.
@@ -116,7 +116,7 @@ def find_limit(ctx, key, gpu=None):
     return max(fitting, key=lambda entry: (len(entry["pattern"]), entry["pattern"]))["limits"][key]
 
 
-def complete(policy, known=(), rows=None):
+def complete(policy, known=(), rows=None) -> dict:
     """POLICY with the strictest value for what it does not say.
 
     KNOWN are the ids of all checks, ROWS those of the data file with bounds.
@@ -161,19 +161,19 @@ def complete(policy, known=(), rows=None):
     return full
 
 
-def _require_dictionary(value, path):
+def _require_dictionary(value, path) -> dict:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise PolicyError("the health policy says %s = %r, expected a dictionary" % (".".join(path), value), path)
     return value
 
 
-def _require_list(value, path):
+def _require_list(value, path) -> list:
     if not isinstance(value, list):
         raise PolicyError("the health policy says %s = %r, expected a list" % (".".join(path), value), path)
     return value
 
 
-def _parse_threshold(value, row, path):
+def _parse_threshold(value, row, path) -> float:
     """A number within the bounds of its ROW; VALUE may be such a row of the data file itself, {"value", "minimum",
     "maximum", ...}.
     """
@@ -190,7 +190,7 @@ def _parse_threshold(value, row, path):
     return value
 
 
-def _of_model(pattern, limits, bounds):
+def _of_model(pattern, limits, bounds) -> dict:
     path = ("models", pattern)
     result = {}
     for key, value in _require_dictionary(limits, path).items():
@@ -204,7 +204,7 @@ def _of_model(pattern, limits, bounds):
     return {"pattern": pattern, "limits": result}
 
 
-def _parse_strict(number, entry, known):
+def _parse_strict(number, entry, known) -> str:
     path = ("strict", number)
     if not isinstance(entry, str) or not entry:
         raise PolicyError("strict[%d] is %r, expected the id of a check or a pattern of ids" % (number, entry), path)
@@ -215,7 +215,7 @@ def _parse_strict(number, entry, known):
     return entry
 
 
-def suggest_ids(ident, known):
+def suggest_ids(ident, known) -> str:
     """Return the ids that may have been meant."""
     like = difflib.get_close_matches(ident, sorted(known), 5, 0.4)
     return "%sdocs/reference/health-checks.md lists all" % (
@@ -227,7 +227,7 @@ def suggest_ids(ident, known):
 UNWAIVABLE = ("reading.complete", "nvml.answers")
 
 
-def parse_waiver(number, entry, known=()):
+def parse_waiver(number, entry, known=()) -> dict:
     """A waiver names the check, a reason and an expiry; otherwise it is refused."""
     path = ("waivers", number)
     if not isinstance(entry, dict):
@@ -276,7 +276,7 @@ def parse_waiver(number, entry, known=()):
     }
 
 
-def parse_moment(text, where, path=()):
+def parse_moment(text, where, path=()) -> datetime.datetime:
     """A time in UTC out of 2026-12-31 (the end of that day) or 2026-12-31T12:00:00Z."""
     for layout, days in (("%Y-%m-%dT%H:%M:%SZ", 0), ("%Y-%m-%d", 1)):
         try:
@@ -288,7 +288,7 @@ def parse_moment(text, where, path=()):
     )
 
 
-def find_latest(now, *others):
+def find_latest(now, *others) -> str:
     """Return the latest of NOW and of OTHERS, leaving out what is no time: a clock that was set back revives no waiver
     that has expired.
     """
@@ -301,18 +301,18 @@ def find_latest(now, *others):
     return max(found)[1]
 
 
-def apply_policy(checks, rules, now):
+def apply_policy(checks, rules, now) -> list[dict]:
     """The checks by the rules: notices that are strict fail, and those that a live waiver names are waived; an expired
     one explains itself.
     """
     return apply_waivers(apply_strict(checks, rules), rules["waivers"], now)
 
 
-def apply_strict(checks, rules):
+def apply_strict(checks, rules) -> list[dict]:
     return [_tighten_check(check, rules["strict"]) for check in checks]
 
 
-def _tighten_check(check, strict):
+def _tighten_check(check, strict) -> dict:
     if (
         check["status"] != model.PASS
         or not check["notice"]
@@ -328,7 +328,7 @@ def _tighten_check(check, strict):
     )
 
 
-def apply_waivers(checks, waivers, now):
+def apply_waivers(checks, waivers, now) -> list[dict]:
     if not waivers:
         return checks
     present = parse_moment(now, "the present time")

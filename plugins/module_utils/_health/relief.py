@@ -15,7 +15,7 @@ CHECKS = (("gpu.power_limit", "power_limit_mw"), ("gpu.power_limit_enforced", "p
 REASON = "thermal_relief lowered the power limit"
 
 
-def list_waivers(reading, snapshot):
+def list_waivers(reading, snapshot) -> list[dict]:
     """Waivers as a policy has them.
 
     Only the very limit that was set is waived: no one asked for any other, and a note that cannot be used waives

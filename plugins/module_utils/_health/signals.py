@@ -13,7 +13,7 @@ from .nodefacts import Checks
 NO_PERMISSION = 4
 
 
-def check_absent_signal(ctx, ident, gpu, key, now, action=None):
+def check_absent_signal(ctx, ident, gpu, key, now, action=None) -> dict:
     """The check for signal KEY of GPU, which is not known NOW.
 
     Supported in the baseline and not afterwards is a failure, whatever the reason. Without a baseline, "not supported"
@@ -76,7 +76,7 @@ def check_absent_signal(ctx, ident, gpu, key, now, action=None):
     return checks.unknown(seen, None, "%s of %s is not known: %s. %s" % (key, model.name_gpu(gpu), seen, step))
 
 
-def old_gpu(ctx, gpu):
+def old_gpu(ctx, gpu) -> dict | None:
     """The same GPU, by UUID, in the baseline; None without a baseline, or if it is not in it."""
     return model.by_uuid(model.item(ctx.baseline, "snapshot")).get(model.uuid(gpu))
 
@@ -87,7 +87,7 @@ def before_of(ctx, gpu, key):
     return None if old is None else model.reading(old, key)
 
 
-def peers_answer(ctx, gpu, key):
+def peers_answer(ctx, gpu, key) -> bool:
     """Tell if another GPU that is of the same model, or may be, has a value."""
     name = model.reading(gpu, "name").value
     for other in model.gpus(ctx.snapshot):
@@ -97,6 +97,6 @@ def peers_answer(ctx, gpu, key):
     return False
 
 
-def list_ready_gpus(ctx):
+def list_ready_gpus(ctx) -> list[dict]:
     """The GPUs that can be asked; what is wrong with the others is said by gpus.py."""
     return [gpu for gpu in model.gpus(ctx.snapshot) if model.is_opened(gpu)]

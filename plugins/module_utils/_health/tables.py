@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterator
 
 # What a table may say about a code. decode: rules of xid_rules.py decide, and a code without such a rule is refused.
 XID_GATES = ("ok", "app", "warn", "reset", "reboot", "hold", "decode")
@@ -24,7 +25,7 @@ class TableError(Exception):
     """A table cannot be used; the text names the file and the key."""
 
 
-def check(name, document, where):
+def check(name, document, where) -> None:
     """Refuse a table that is damaged; WHERE is how its file is called in the message.
 
     Files of other names are not known here.
@@ -53,7 +54,7 @@ def parse_xid_table(document, where="xid.json"):
     )
 
 
-def _xid_codes(document, where):
+def _xid_codes(document, where) -> dict:
     codes = {}
     for place, entry in _list_entries(document, "codes", where):
         code = _require_code(entry, "xid", codes, place)
@@ -67,7 +68,7 @@ def _xid_codes(document, where):
     return codes
 
 
-def _parse_recovery(document, where):
+def _parse_recovery(document, where) -> list[dict]:
     recovery = []
     for place, entry in _list_entries(document, "recovery", where):
         _require_code(entry, "code", [known["code"] for known in recovery], place)
@@ -78,7 +79,7 @@ def _parse_recovery(document, where):
     return recovery
 
 
-def _parse_registers(document, where):
+def _parse_registers(document, where) -> list[dict]:
     registers = []
     for place, entry in _list_entries(document, "nvlink_registers", where):
         if not _is_natural(entry.get("register")) or not 1 <= entry["register"] <= 7:
@@ -94,7 +95,7 @@ def _parse_registers(document, where):
     return registers
 
 
-def _parse_units(document, where):
+def _parse_units(document, where) -> list[dict]:
     units = []
     for place, entry in _list_entries(document, "nvlink5_units", where):
         if not _is_natural(entry.get("xid")) or not 144 <= entry["xid"] <= 150:
@@ -113,7 +114,7 @@ def _parse_units(document, where):
     return units
 
 
-def parse_sxid_table(document, where="sxid.json"):
+def parse_sxid_table(document, where="sxid.json") -> dict:
     """The table by code."""
     _check_schema(document, "gpufleet.sxid-table/1", where)
     codes = {}
@@ -128,7 +129,7 @@ def parse_sxid_table(document, where="sxid.json"):
     return codes
 
 
-def parse_boards(document, where="boards.json"):
+def parse_boards(document, where="boards.json") -> list[dict]:
     """The rows of the table of boards, in its order."""
     _check_schema(document, "gpufleet.board-table/1", where)
     rows = []
@@ -150,14 +151,14 @@ def parse_boards(document, where="boards.json"):
     return rows
 
 
-def _check_schema(document, schema, where):
+def _check_schema(document, schema, where) -> None:
     if not isinstance(document, dict):
         raise TableError("%s: expected a dictionary, found %s" % (where, type(document).__name__))
     if document.get("schema") != schema:
         raise TableError("%s: schema is %r, expected %r" % (where, document.get("schema"), schema))
 
 
-def _list_entries(document, key, where):
+def _list_entries(document, key, where) -> Iterator:
     """(place, entry) of a list of dictionaries that is not empty."""
     entries = _require_kind(document, key, list, where)
     if not entries:
@@ -178,13 +179,13 @@ def _require_kind(entry, key, kind, place):
     return entry[key]
 
 
-def _require_choice(entry, key, known, place):
+def _require_choice(entry, key, known, place) -> str:
     if entry.get(key) not in known:
         raise TableError("%s.%s is %r, expected one of %s" % (place, key, entry.get(key), ", ".join(known)))
     return entry[key]
 
 
-def _require_code(entry, key, taken, place):
+def _require_code(entry, key, taken, place) -> int:
     code = entry.get(key)
     if not _is_natural(code):
         raise TableError("%s.%s is %r, expected a number" % (place, key, code))
@@ -193,11 +194,11 @@ def _require_code(entry, key, taken, place):
     return code
 
 
-def _require_texts(entry, key, place):
+def _require_texts(entry, key, place) -> None:
     texts = _require_kind(entry, key, list, place)
     if not texts or not all(isinstance(text, str) and text for text in texts):
         raise TableError("%s.%s is %r, expected a list of texts" % (place, key, texts))
 
 
-def _is_natural(value):
+def _is_natural(value) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -19,7 +19,7 @@ SCHEMA = "gpufleet.health/1"
 JOINING = ("in progress", "not started")
 
 
-def check_policy(policy, rows=None):
+def check_policy(policy, rows=None) -> None:
     """Refuse a policy that cannot be followed; ROWS are the data file's, for the bounds of thresholds.
 
     Raises PolicyError.
@@ -39,7 +39,7 @@ def evaluate(
     expect=None,
     smoke=None,
     table=None,
-):
+) -> dict:
     """Judge a READING (gpufleet.reading/1).
 
     NOW is its time in UTC, like 2026-01-31T12:00:00Z; SMOKE is the result of gpu_smoke.
@@ -118,7 +118,7 @@ def context(reading, baseline, rules, tables, expected_driver, phase, expect, sm
     )
 
 
-def judge_table(ctx, table=None):
+def judge_table(ctx, table=None) -> list[dict]:
     """All checks of the table, or of TABLE."""
     checks = []
     for row in registry.TABLE if table is None else table:
@@ -130,7 +130,7 @@ def judge_table(ctx, table=None):
     return checks
 
 
-def run_judge(row, entity, *arguments):
+def run_judge(row, entity, *arguments) -> list[dict]:
     """The checks of one judge. What it cannot digest is unknown, never a pass and never the end of the verdict."""
     try:
         answer = row.judge(*arguments)
@@ -155,7 +155,7 @@ def run_judge(row, entity, *arguments):
     ]
 
 
-def decide_verdict(checks):
+def decide_verdict(checks) -> str:
     """fail before unknown before pass; and nothing that passed is no pass."""
     statuses = set(check["status"] for check in checks)
     for status in (FAIL, UNKNOWN):
@@ -164,13 +164,13 @@ def decide_verdict(checks):
     return PASS if PASS in statuses else UNKNOWN
 
 
-def action(checks):
+def action(checks) -> str:
     """The most severe action of a check that does not pass."""
     wanted = [check["action"] for check in checks if check["status"] in (FAIL, UNKNOWN)]
     return max(wanted, key=model.ACTIONS.index) if wanted else "none"
 
 
-def with_peers(health, reading, peers):
+def with_peers(health, reading, peers) -> dict | None:
     """HEALTH, which was judged before it was known what other nodes have, as it is once their PEERS are known
     (expect.peers).
 
@@ -187,7 +187,7 @@ def with_peers(health, reading, peers):
     return dict(health, checks=checks, verdict=decide_verdict(checks), action=action(checks))
 
 
-def joining(checks):
+def joining(checks) -> bool:
     """Tell if GPUs that are still joining their NVLink fabric are all that is open in CHECKS: the node is then read
     again.
     """
@@ -198,13 +198,13 @@ def joining(checks):
     )
 
 
-def compact(health):
+def compact(health) -> dict:
     """Return the verdict without what needs no attention: checks that pass or do not apply, and expected changes.
 
     left_out has their numbers.
     """
 
-    def quiet(check):
+    def quiet(check) -> bool:
         return check["status"] in (PASS, NOT_APPLICABLE) and not check["notice"]
 
     kept = [check for check in health["checks"] if not quiet(check)]
@@ -216,7 +216,7 @@ def compact(health):
     return dict(health, checks=kept, changes=changed, left_out=left_out)
 
 
-def summary(health):
+def summary(health) -> str:
     """The verdict for a person: one line, then a line for each check that does not pass and for each notice."""
     checks = health["checks"]
     count = dict((status, len([check for check in checks if check["status"] == status])) for status in model.STATUSES)
@@ -244,8 +244,8 @@ def summary(health):
                         status.upper(),
                         check["id"],
                         check["entity"],
-                        _shorten(check["observed"]),
-                        _shorten(check["expected"]),
+                        _shorten_value(check["observed"]),
+                        _shorten_value(check["expected"]),
                         check["message"],
                     )
                 )
@@ -255,7 +255,7 @@ def summary(health):
     return "\n".join(lines)
 
 
-def _shorten(value):
+def _shorten_value(value) -> str:
     if value is None or value == []:
         return "nothing"
     text = ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)
@@ -267,7 +267,7 @@ BEFORE, DURING = "before", "during"
 OF_THE_COMPARISON = ("baseline.",)
 
 
-def fill_since(checks, earlier):
+def fill_since(checks, earlier) -> list[dict]:
     """CHECKS with since filled in for those that fail or are unknown.
 
     EARLIER are the checks of the baseline's own reading; None without one.
@@ -280,7 +280,7 @@ def fill_since(checks, earlier):
     return [dict(check, since=_find_since(check, was.get((check["id"], check["entity"]), set()))) for check in checks]
 
 
-def _find_since(check, before):
+def _find_since(check, before) -> str | None:
     if check["status"] not in (FAIL, UNKNOWN) or check["id"].startswith(OF_THE_COMPARISON):
         return None
     if check["since"] is not None:
@@ -294,7 +294,7 @@ def _find_since(check, before):
     return DURING
 
 
-def sum_attribution(checks):
+def sum_attribution(checks) -> dict[str, list]:
     """Return the checks that did not pass before, and those that changed since: {"sick_before": [id], "broke_during":
     [id]}."""
     return {

@@ -25,7 +25,7 @@ class BootError(Exception):
     """The default boot entry cannot be set, or is not what it was set to."""
 
 
-def entry_of(menu, kernel, path=()):
+def entry_of(menu, kernel, path=()) -> str | None:
     """The first entry of a kernel that is no recovery entry, as GRUB names it: ids (or titles) with ``>`` between
     levels; None without one.
 
@@ -48,7 +48,7 @@ def entry_of(menu, kernel, path=()):
     return found
 
 
-def read_boot(root, runner, uname=os.uname):
+def read_boot(root, runner, uname=os.uname) -> dict:
     """Return what the decision needs; ``loader`` is grub, grubby or None."""
     found = kernels.read(root, runner, uname)
     for place, tool in (("/boot/grub", "grub"), ("/boot/grub2", "grub2")):
@@ -78,7 +78,7 @@ def read_boot(root, runner, uname=os.uname):
     )
 
 
-def decide_boot(facts, kernel, pin=True):
+def decide_boot(facts, kernel, pin=True) -> dict:
     """Return ``{"problem", "changed", "menu"}``: why it cannot be done, whether anything is to be done, whether the
     menu has to be made again.
 
@@ -108,7 +108,7 @@ def decide_boot(facts, kernel, pin=True):
     return answer
 
 
-def explain_unproven(root, runner, kernel, version):
+def explain_unproven(root, runner, kernel, version) -> str:
     """Return why the module of a driver version for a kernel is not proven; empty when it is."""
     item = modules.read(root, kernel, runner)
     if not item or not item["version"]:
@@ -132,7 +132,7 @@ def explain_unproven(root, runner, kernel, version):
     return ""
 
 
-def set_default(root, runner, kernel, uname=os.uname, pin=True):
+def set_default(root, runner, kernel, uname=os.uname, pin=True) -> bool:
     """Make a kernel the default and read it back; answers whether anything was changed."""
     facts = read_boot(root, runner, uname)
     plan = decide_boot(facts, kernel, pin)
@@ -172,7 +172,7 @@ def set_default(root, runner, kernel, uname=os.uname, pin=True):
     return True
 
 
-def run_tool(runner, argv):
+def run_tool(runner, argv) -> None:
     rc, out, err = runner(argv, 300)
     if rc:
         raise BootError("%s answered rc %s: %s" % (" ".join(argv), rc, (err or out).strip() or "it said nothing"))

@@ -83,7 +83,7 @@ def read(runner, boot_id):
     return Journal(records, missed, problem)
 
 
-def _object(line):
+def _object(line) -> dict | None:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -91,11 +91,11 @@ def _object(line):
     return found if isinstance(found, dict) else None
 
 
-def _same_boot(found, plain):
+def _same_boot(found, plain) -> bool:
     return bool(plain) and str(found.get("_BOOT_ID", "")).replace("-", "") == plain
 
 
-def parse_entry(line, plain):
+def parse_entry(line, plain) -> Record | bool | None:
     """A record; False for an entry that is none of the kernel's in this boot; None for one that cannot be
     understood.
     """
@@ -113,7 +113,7 @@ def parse_entry(line, plain):
     return Record(None, moment, facility, "-", message)
 
 
-def _moment(line, plain):
+def _moment(line, plain) -> float | None:
     found = _object(line)
     if found is None or not _same_boot(found, plain):
         # It may be of this boot: believed to be, at a time that spoils every bridge.
@@ -122,12 +122,12 @@ def _moment(line, plain):
     return float("inf") if moment is None else moment
 
 
-def _whole(value):
+def _whole(value) -> int | None:
     text = value[0] if isinstance(value, list) and value else value
     return int(text) if isinstance(text, str) and text.isdigit() and len(text) < 19 else None
 
 
-def reaches_back(journal, start_us):
+def reaches_back(journal, start_us) -> bool:
     """Return whether the journal holds all of the kernel's messages since START_US (None: since the kernel started)
     that journald ever saw.
     """
@@ -144,7 +144,7 @@ def reaches_back(journal, start_us):
     return not any(start_us is None or moment * 1.0005 + 5000000 > start_us for moment in journal.missed)
 
 
-def has_record(journal, record):
+def has_record(journal, record) -> bool:
     """Return whether RECORD of the ring is in the journal too."""
     return any(
         known.monotonic_us == record.monotonic_us and known.text.strip() == record.text.strip()
@@ -152,6 +152,6 @@ def has_record(journal, record):
     )
 
 
-def is_alive(runner):
+def is_alive(runner) -> bool:
     """Return whether journald answers, so that what it holds is of now. Needs root."""
     return runner(COMMAND_SYNC, TIMEOUT_S)[0] == 0

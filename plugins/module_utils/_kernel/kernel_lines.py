@@ -150,7 +150,7 @@ def parse(line: str, driver: str | None = None) -> dict[str, object] | None:
     return _parse(record(line), driver)
 
 
-def _parse(line, driver):
+def _parse(line, driver) -> dict | None:
     if XID.match(line):
         return _xid(line, driver)
     if SXID.match(line):
@@ -184,12 +184,12 @@ def record(text: str) -> str:
     return line[CONSOLE.match(line).end() :]
 
 
-def _named_gpu(line):
+def _named_gpu(line) -> str | None:
     found = NVRM_GPU.match(line + " ") or NVIDIA_GPU.match(line) or PROBED.match(line)
     return address(next(group for group in found.groups() if group)) if found else None
 
 
-def _where(text):
+def _where(text) -> dict:
     """Return the parts in the brackets of an XID: an address, a MIG instance, a UUID, in any order."""
     found = {"pci": None}
     mig = []
@@ -207,7 +207,7 @@ def _where(text):
     return found
 
 
-def _xid(line, driver):
+def _xid(line, driver) -> dict:
     event = {"kind": "xid", "xid": None, "pci": None, "text": short(line)}
     found = XID_PARTS.match(line)
     if not found:
@@ -232,7 +232,7 @@ def _xid(line, driver):
     return event
 
 
-def _details(event, rest, driver):
+def _details(event, rest, driver) -> None:
     code = event["xid"]
     if code == 13:
         found = PLACE.search(rest)
@@ -262,7 +262,7 @@ def _details(event, rest, driver):
         event["nvlink5"] = _nvlink5(rest, driver)
 
 
-def _number(text):
+def _number(text) -> int | None:
     return int(text[:16], 16) if text else None
 
 
@@ -279,7 +279,7 @@ def unit_number(intr_info: int, layout: int) -> int:
     return (intr_info >> 5) & 0x1F if layout == 1 else intr_info & 0x7F
 
 
-def _nvlink5(rest, driver):
+def _nvlink5(rest, driver) -> dict | None:
     found = NVLINK5.search(rest)
     if not found:
         return None
@@ -302,7 +302,7 @@ def _nvlink5(rest, driver):
     }
 
 
-def _sxid(line):
+def _sxid(line) -> dict:
     event = {"kind": "sxid", "sxid": None, "pci": None, "fatal": None, "text": short(line)}
     found = SXID_PARTS.match(line)
     if not found:
@@ -325,7 +325,7 @@ def _sxid(line):
     return event
 
 
-def _fabric_manager(line, found):
+def _fabric_manager(line, found) -> dict | None:
     word, code, rest = found.groups()
     place, port = FM_ADDRESS.search(rest), FM_PORT.search(rest)
     if not place:
@@ -343,7 +343,7 @@ def _fabric_manager(line, found):
     return event
 
 
-def _mismatch(event, line):
+def _mismatch(event, line) -> None:
     """The two versions of an API mismatch, which may stand in the lines after its first.
 
     The client tells its version itself, so that the module's is the last one.
@@ -384,7 +384,7 @@ class Scanner:
     it, the GPU that an earlier one named, the second half of a message, whose code a trace runs through.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.driver = None
         self.uuids = {}
         self._gpu = (None, 0)
@@ -393,16 +393,16 @@ class Scanner:
         self._switch = {}
 
     @property
-    def followed(self):
+    def followed_report(self):
         """The kernel's report that goes on; what it is may change until it ends. None between them."""
         return self._report.event
 
-    def feed(self, text, when=0):
+    def feed(self, text, when=0) -> list[dict]:
         """The events of a record, one at most: TEXT (it may have several lines) at WHEN (microseconds)."""
         event = self._record(record(text), when)
         return [] if event is None or event["kind"] is None else [event]
 
-    def _record(self, line, when):
+    def _record(self, line, when) -> dict | None:
         trouble = self._report.follow(line, when)
         if trouble is not None:
             return trouble
@@ -425,10 +425,10 @@ class Scanner:
         elif event["kind"] == "api_mismatch":
             self._mismatch = (event, when)
         elif event["kind"] == "sxid":
-            return self._merged(event, when)
+            return self._merge_lines(event, when)
         return event
 
-    def _merged(self, event, when):
+    def _merge_lines(self, event, when) -> dict | None:
         """The second and third line of an SXid belong to its first."""
         key = (event["pci"], event["sxid"], event.get("origin"))
         first, since = self._switch.get(key, (None, 0))

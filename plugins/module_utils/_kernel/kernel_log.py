@@ -42,14 +42,14 @@ DRIFT, DRIFT_US = 1.001, 60 * 1000 * 1000
 STEP = "Read it as root (become: true) on the node itself, not in a container without /dev/kmsg."
 
 
-def read(root="/", runner=None, watermark=None, clock=time.monotonic, lines=TAIL_LINES):
+def read(root="/", runner=None, watermark=None, clock=time.monotonic, lines=TAIL_LINES) -> dict:
     """The kernel log since WATERMARK {boot_id, seq, monotonic_us}, a position that an earlier reading of the node
     answered.
     """
     return _answer(_Reading(root, runner or Runner(), watermark, clock), lines)
 
 
-def evidence(root="/", runner=None, lines=500, clock=time.monotonic):
+def evidence(root="/", runner=None, lines=500, clock=time.monotonic) -> dict:
     """For a bundle of evidence: {"source", "lines", "recent", "withheld", "problem"}.
 
     LINES lines about the driver and as many of the kernel's own last ones, each with the kernel's time. What processes
@@ -85,7 +85,7 @@ def evidence(root="/", runner=None, lines=500, clock=time.monotonic):
 class _Reading:
     """The records there are, in their order, and what is missing between them."""
 
-    def __init__(self, root, runner, watermark, clock):
+    def __init__(self, root, runner, watermark, clock) -> None:
         self.root, self.runner, self.watermark = root, runner, watermark
         self.boot_id = identity.read_boot_id(root)
         self.now_us = int(clock() * 1000000)
@@ -111,7 +111,7 @@ class _Reading:
         if self.boot_id is None or not usable:
             self.complete = None
 
-    def _ring(self, ring):
+    def _ring(self, ring) -> None:
         self.source = "kmsg"
         records = ring.records
         last = max(records, key=lambda record: record.seq)
@@ -130,13 +130,13 @@ class _Reading:
         gaps = _gaps(records, seq, moment)
         self.since_us = _since(records, gaps)
         bridge = journal.read(self.runner, self.boot_id) if gaps else None
-        self.records, unbridged = _bridged(records, gaps, bridge)
+        self.records, unbridged = _bridge_gaps(records, gaps, bridge)
         if gaps and not unbridged:
             self.since_us = 0 if gaps[0].start_us is None else gaps[0].start_us
         if unbridged:
             self.problems.append(
                 "the kernel log was overwritten (%s) and the journal does not hold what is gone%s"
-                % ("; ".join(_lost(gap) for gap in unbridged), ": " + bridge.problem if bridge.problem else "")
+                % ("; ".join(_lost_event(gap) for gap in unbridged), ": " + bridge.problem if bridge.problem else "")
             )
         if ring.state != "ok":
             self.problems.append(ring.problem)
@@ -144,7 +144,7 @@ class _Reading:
         elif not problem:
             self.complete = not unbridged
 
-    def _journal(self):
+    def _journal(self) -> None:
         seq, moment = self.start
         found = journal.read(self.runner, self.boot_id)
         if not found.records:
@@ -181,11 +181,11 @@ class _Gap:
     there.
     """
 
-    def __init__(self, start_us, start_seq, index, following):
+    def __init__(self, start_us, start_seq, index, following) -> None:
         self.start_us, self.start_seq, self.index, self.following = start_us, start_seq, index, following
 
 
-def _start(watermark, boot_id, now_us):
+def _start(watermark, boot_id, now_us) -> tuple[tuple, bool]:
     """(seq, monotonic_us) after which events count, (None, None) for all of this boot; and whether the watermark could
     be used.
 
@@ -203,11 +203,11 @@ def _start(watermark, boot_id, now_us):
     return (seq, moment), seq is not None or moment is not None
 
 
-def _natural(value):
+def _natural(value) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _contradiction(records, start):
+def _contradiction(records, start) -> str:
     """Return why the ring cannot be the one in which the position START was taken; "" if it can."""
     seq, moment = start
     if seq is not None and records[-1].seq < seq:
@@ -231,7 +231,7 @@ def _contradiction(records, start):
     return ""
 
 
-def _gaps(records, seq, moment):
+def _gaps(records, seq, moment) -> list[_Gap]:
     gaps = []
     first = records[0]
     if seq is not None:
@@ -249,20 +249,20 @@ def _gaps(records, seq, moment):
     return gaps
 
 
-def _since(records, gaps):
+def _since(records, gaps) -> int:
     """From where on the ring alone is whole."""
     if not gaps and records[0].seq == 0:
         return 0
     return gaps[-1].following.monotonic_us if gaps else records[0].monotonic_us
 
 
-def _lost(gap):
+def _lost_event(gap) -> str:
     if gap.start_seq is None:
         return "records before %d" % (gap.following.seq,)
     return "records %d to %d" % (gap.start_seq + 1, gap.following.seq - 1)
 
 
-def _bridged(records, gaps, bridge):
+def _bridge_gaps(records, gaps, bridge) -> tuple[list, list]:
     """The records with those of the journal in the gaps, and the gaps that the journal does not close."""
     if not gaps:
         return records, []
@@ -286,7 +286,7 @@ def _bridged(records, gaps, bridge):
     return result + records[done:], unbridged
 
 
-def _answer(reading, lines):
+def _answer(reading, lines) -> dict:
     scanner = kernel_lines.Scanner()
     events, shown = _Kept(), []
     saw_loading = False
@@ -299,22 +299,22 @@ def _answer(reading, lines):
         shown += record.text.splitlines()[:64]
         if len(shown) > 4096:
             shown = kernel_lines.tail(shown, lines)
-        if followed is not None and scanner.followed is not followed:
+        if followed is not None and scanner.followed_report is not followed:
             events.add(followed)
             followed = None
         if _counts(record, reading.start):
             for event in found:
                 event.update(seq=record.seq, monotonic_us=record.monotonic_us)
-                if event is scanner.followed:
+                if event is scanner.followed_report:
                     followed = event  # whose report of trouble it is, its later lines say
                 else:
                     events.add(event)
     if followed is not None:
         events.add(followed)
-    kept = events.kept()
+    kept = events.list_kept()
     if not saw_loading:
         _fill_driver(kept, loaded.read_driver(reading.root)["version"])
-    suppressed = events.suppressed()
+    suppressed = events.count_suppressed()
     counted = {"events": len(kept), "suppressed": len(suppressed)}
     problems = list(reading.problems)
     complete = reading.complete
@@ -339,7 +339,7 @@ def _answer(reading, lines):
     }
 
 
-def _counts(record, start):
+def _counts(record, start) -> bool:
     """Return whether a record lies after the start. By number where both have one, else by time."""
     seq, moment = start
     if seq is not None and record.seq is not None:
@@ -347,7 +347,7 @@ def _counts(record, start):
     return moment is None or record.monotonic_us > moment
 
 
-def _fill_driver(events, version):
+def _fill_driver(events, version) -> None:
     """No driver was loaded within this log, so the one that is loaded now wrote all of it."""
     for event in events:
         if event["kind"] == "xid" and version and "driver" not in event:
@@ -363,7 +363,7 @@ def _fill_driver(events, version):
 class _Kept:
     """Events, of those alike some only; the others are counted."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.alike = {}
         self.number = self.clients = 0
         self.firsts = 0
@@ -371,7 +371,7 @@ class _Kept:
         self.decisive = {}
         self.overflown = False
 
-    def add(self, event):
+    def add(self, event) -> None:
         self.number += 1
         key = _key(event)
         if event["kind"] == "api_mismatch" and key not in self.alike:
@@ -398,7 +398,7 @@ class _Kept:
         else:
             entry["last"] = (self.number, event)
 
-    def _keep_decisive(self, event):
+    def _keep_decisive(self, event) -> None:
         """The last of each GPU; of more GPUs than a node can have those that came last."""
         key = (event["kind"], event.get("pci"))
         self.decisive.pop(key, None)
@@ -406,7 +406,7 @@ class _Kept:
         if len(self.decisive) > LAST_EVENTS:
             del self.decisive[min(self.decisive, key=lambda each: self.decisive[each][0])]
 
-    def kept(self):
+    def list_kept(self) -> list[dict]:
         """In the order of the log."""
         numbered = list(self.latest)
         numbered += [each for each in self.decisive.values() if each not in numbered]
@@ -414,7 +414,7 @@ class _Kept:
             numbered += entry["first"] + ([entry["last"]] if entry["last"] else [])
         return [event for dummy, event in sorted(numbered, key=lambda item: item[0])]
 
-    def suppressed(self):
+    def count_suppressed(self) -> list[dict]:
         """Count the events that were left out, by kind: {"kind", "pci", "code", "count", "last_us"}."""
         totals = {}
         for entry in self.alike.values():
@@ -430,7 +430,7 @@ class _Kept:
         return sorted(totals.values(), key=lambda total: (total["kind"], str(total["pci"]), str(total["code"])))
 
 
-def _key(event):
+def _key(event) -> tuple:
     """Events are alike if a verdict cannot tell them apart, but for their number and time."""
     nvlink = event.get("nvlink5") or {}
     recovery = event.get("recovery") or {}

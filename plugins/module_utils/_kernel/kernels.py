@@ -19,13 +19,13 @@ LINUX = re.compile(r"^linux(?:16|efi)?\s+(?P<path>\S+)")
 SET_DEFAULT = re.compile(r"""^set\s+default=(?P<value>"[^"]*"|'[^']*'|\S*)""")
 
 
-def read(root, runner, uname=os.uname):
+def read(root, runner, uname=os.uname) -> dict:
     installed = find_installed(root)
     next_boot, source = find_next_boot(root, runner, installed)
     return {"running": uname().release, "installed": installed, "next_boot": next_boot, "next_boot_source": source}
 
 
-def find_installed(root):
+def find_installed(root) -> list[str]:
     """Kernels with a module directory and an image, oldest first: those that can boot."""
     base = files.under(root, "/lib/modules")
     found = []
@@ -36,7 +36,7 @@ def find_installed(root):
     return sorted(found, key=versions.Key)
 
 
-def find_next_boot(root, runner, installed):
+def find_next_boot(root, runner, installed) -> tuple[str | None, str]:
     """The kernel that boots next and how that is known; ``(None, why)`` when it is not known.
 
     A one-time entry goes before the saved one, the boot loader's menu before the order of versions; a name that does
@@ -66,7 +66,7 @@ def find_next_boot(root, runner, installed):
     return None, "no kernel that can boot is installed"
 
 
-def read_grubenv(root):
+def read_grubenv(root) -> dict[str, str]:
     for path in ("/boot/grub/grubenv", "/boot/grub2/grubenv"):
         content = files.read_text(files.under(root, path))
         if content is not None:
@@ -79,7 +79,7 @@ def parse_grubenv(content: str) -> dict[str, str]:
     return dict((key, value) for key, equals, value in pairs if equals)
 
 
-def read_grub_default(root):
+def read_grub_default(root) -> str | None:
     """GRUB_DEFAULT of /etc/default/grub and its drop-ins, the last one wins."""
     directory = files.under(root, "/etc/default/grub.d")
     paths = [files.under(root, "/etc/default/grub")]
@@ -93,7 +93,7 @@ def read_grub_default(root):
     return value
 
 
-def from_grubby(root, runner):
+def from_grubby(root, runner) -> tuple[str | None, str | None]:
     if root != "/":
         return None, None
     rc, out, err = runner(["grubby", "--default-kernel"], 30)
@@ -128,7 +128,7 @@ def from_menu(content: str, env: dict[str, str]) -> tuple[str | None, str]:
     return kernel, source
 
 
-def default_entry(content):
+def default_entry(content) -> str | None:
     """The last ``set default=`` that is not the one-time one, as grub-mkconfig writes it."""
     value = None
     for line in content.splitlines():
@@ -138,7 +138,7 @@ def default_entry(content):
     return value
 
 
-def parse_menu(content: str) -> list[dict]:
+def parse_menu(content: str) -> list[dict] | None:
     """Entries as ``{title, id, kernel, entries}``, nested for submenus."""
     top = {"title": "", "id": "", "kernel": None, "entries": []}
     stack = [top]
@@ -169,7 +169,7 @@ def parse_menu(content: str) -> list[dict]:
     return top["entries"]
 
 
-def select(entries, path):
+def select(entries, path) -> str | None:
     """The kernel of an entry named by number, id or title, with ``>`` between levels; GRUB takes a submenu's first
     entry.
     """
@@ -185,7 +185,7 @@ def select(entries, path):
     return kernel
 
 
-def pick(entries, name):
+def pick(entries, name) -> dict | None:
     if name.isdigit():
         return entries[int(name)] if int(name) < len(entries) else None
     for item in entries:
@@ -198,7 +198,7 @@ def unquote(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 
-def headers_present(root, kernel):
+def headers_present(root, kernel) -> bool:
     """True when the kernel's headers are there as DKMS wants them (dkms(8): C(build) of the kernel's module directory;
     C(source) is not enough).
     """
@@ -225,5 +225,5 @@ def headers_package(release: str) -> str:
     return "kernel-%sdevel-%s" % (found[1] and found[1] + "-", release.partition("+")[0])
 
 
-def architecture(uname=os.uname):
+def architecture(uname=os.uname) -> str:
     return uname().machine

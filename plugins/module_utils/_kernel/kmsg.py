@@ -142,7 +142,7 @@ def _file(descriptor, path):
     return Ring(records, "ok", "")
 
 
-def join_records(records):
+def join_records(records) -> list:
     """The records with the fragments of a line put together again: the flags c and + say that a record goes on with an
     earlier one.
 
@@ -169,10 +169,10 @@ def join_records(records):
     return result
 
 
-def _caller(record):
+def _caller(record) -> str | None:
     found = CALLER.search(record.flags)
     return found.group(1) if found else None
 
 
-def _follows(before, record):
+def _follows(before, record) -> bool:
     return before.seq is not None and record.seq is not None and 0 < record.seq - before.seq <= 8

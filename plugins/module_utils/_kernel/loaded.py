@@ -12,19 +12,19 @@ import re
 from .._node import files
 
 
-def read_uptime(root):
+def read_uptime(root) -> float | None:
     """Seconds since the boot, or None."""
     value = (files.read_line(files.under(root, "/proc/uptime")) or "").partition(" ")[0]
     return float(value) if re.match(r"^\d+(\.\d+)?$", value) else None
 
 
-def read_taint(root):
+def read_taint(root) -> int | None:
     """The bits of /proc/sys/kernel/tainted as a number, or None."""
     value = files.read_line(files.under(root, "/proc/sys/kernel/tainted"))
     return int(value) if value and value.isdigit() else None
 
 
-def read_modules(root):
+def read_modules(root) -> list[str] | None:
     """Names of the loaded modules; None when neither /sys/module nor /proc/modules can be read.
 
     Below /sys/module a module that was loaded has a file ``initstate``; what is built into the kernel has none.
@@ -46,7 +46,7 @@ UVM = "nvidia_uvm"
 DRIVER_MODULES = ("nvidia", "nvidia_modeset", "nvidia_drm", UVM, "nvidia_peermem")
 
 
-def read_driver(root):
+def read_driver(root) -> dict:
     """``{"state": loaded|not_loaded|unknown, "version", "flavour", "nouveau": bool|None, "sources": {module:
     srcversion}, "compute_users": int|None}``
     """
@@ -74,7 +74,7 @@ def read_driver(root):
     }
 
 
-def read_sources(module_root, names):
+def read_sources(module_root, names) -> dict[str, str]:
     """The kernel's digest of the source of every loaded module of the driver; a module without one is left out."""
     found = dict(
         (name, files.read_line(os.path.join(module_root, name, "srcversion")))
@@ -84,7 +84,7 @@ def read_sources(module_root, names):
     return dict((name, value) for name, value in found.items() if value)
 
 
-def read_compute_users(module_root, names):
+def read_compute_users(module_root, names) -> int | None:
     """Count how often processes have nvidia_uvm open, as every CUDA program has, and no service of the driver; None if
     unknown.
     """
@@ -97,7 +97,7 @@ def read_compute_users(module_root, names):
     return max(0, int(count) - len(holders)) if count.isdigit() else None
 
 
-def parse_banner(content):
+def parse_banner(content) -> dict:
     """The first line of /proc/driver/nvidia/version: version, and whether it is the open kernel module."""
     found = BANNER.search(content)
     if not found:
@@ -108,7 +108,7 @@ def parse_banner(content):
     }
 
 
-def read_nouveau(root, names):
+def read_nouveau(root, names) -> bool | None:
     """True or False; None when neither /sys/module nor /proc/modules can be read."""
     if names is not None:
         return "nouveau" in names
@@ -132,7 +132,7 @@ KNOWN_MODULES = (
 )
 
 
-def read_references(root="/"):
+def read_references(root="/") -> dict[str, dict] | None:
     """``{module: {"refcnt": int|None, "holders": [modules that use it]|None}}``: nvidia, and all that use it, however
     far away.
 
@@ -159,12 +159,12 @@ def read_references(root="/"):
     return found
 
 
-def find_unknown(table):
+def find_unknown(table) -> list[str]:
     """Modules whose count or users could not be read."""
     return sorted(name for name, item in table.items() if item["refcnt"] is None or item["holders"] is None)
 
 
-def find_foreign(table):
+def find_foreign(table) -> dict[str, list]:
     """``{module: [what it uses]}`` of modules that are not known to come back when they are unloaded."""
     found = {}
     for name in sorted(table):
@@ -173,7 +173,7 @@ def find_foreign(table):
     return found
 
 
-def find_unexplained(table):
+def find_unexplained(table) -> dict[str, int]:
     """``{module: count}`` of references that no other module holds: processes, or something in the kernel such as a
     console.
     """
@@ -184,7 +184,7 @@ def find_unexplained(table):
     )
 
 
-def order_unloading(table):
+def order_unloading(table) -> list[str] | None:
     """All modules, users before what they use; None when they use each other."""
     left, found = dict((name, set(item["holders"] or []) & set(table)) for name, item in table.items()), []
     while left:

@@ -22,7 +22,7 @@ PARTS = ("modeset", "drm", "uvm", "peermem")
 OPEN_LICENSE = "Dual MIT/GPL"
 
 
-def find(root, kernel):
+def find(root, kernel) -> list[str]:
     """Paths (below the root) of every main NVIDIA module of a kernel, the one that loads first."""
     base = files.under(root, "/lib/modules", kernel)
     preferred = preferred_name(root)
@@ -37,7 +37,7 @@ def find(root, kernel):
     return [path for rank, path in sorted(found)]
 
 
-def directories(base, place):
+def directories(base, place) -> list[str]:
     """Return the directories where NVIDIA's modules can lie in one of depmod's places; the kernel's own tree is only
     searched in nvidia*/.
     """
@@ -54,7 +54,7 @@ def directories(base, place):
     return [base] + sorted(os.path.join(top, name) for top, names, dummy in os.walk(base) for name in names)
 
 
-def preferred_name(root):
+def preferred_name(root) -> str | None:
     """The module that ``modprobe nvidia`` is sent to by modprobe's configuration, as Debian's packages do it."""
     directory = "/etc/modprobe.d"
     for name in files.listing(files.under(root, directory)) or []:
@@ -66,7 +66,7 @@ def preferred_name(root):
     return None
 
 
-def describe(root, path, runner):
+def describe(root, path, runner) -> dict:
     """Return the fields of ``modinfo`` about a module file; ``error`` says why a field is not known."""
     answer = dict.fromkeys(FIELDS)
     link = files.resolve(root, path) if "/weak-updates/" in path else None
@@ -82,7 +82,7 @@ def describe(root, path, runner):
     return answer
 
 
-def parse_modinfo(out):
+def parse_modinfo(out) -> dict:
     values = {}
     for line in out.splitlines():
         key, colon, value = line.partition(":")
@@ -91,7 +91,7 @@ def parse_modinfo(out):
     return dict((key, values.get(key)) for key in FIELDS)
 
 
-def read(root, kernel, runner):
+def read(root, kernel, runner) -> dict | None:
     """The module a kernel would load, or None; other candidates are under ``others`` with their versions."""
     paths = find(root, kernel)
     if not paths:
@@ -101,7 +101,7 @@ def read(root, kernel, runner):
     return answer
 
 
-def sources(root, item, runner):
+def sources(root, item, runner) -> dict[str, str]:
     """``{module: srcversion}`` of a driver on disk, by the names that its modules have when they are loaded.
 
     The parts lie beside the main module: nvidia-current-uvm.ko.xz beside nvidia-current.ko.xz.
@@ -115,7 +115,7 @@ def sources(root, item, runner):
     return dict((name, value) for name, value in found.items() if value)
 
 
-def made_for(kernel, module):
+def made_for(kernel, module) -> bool:
     """Return whether a kernel loads a module: it was made for this kernel, or for one of the same symbols.
 
     Of a module with modversions the kernel compares the symbols and not the release (kernel/module/version.c,
@@ -126,7 +126,7 @@ def made_for(kernel, module):
     return magic[:1] == [kernel] or bool(other and "modversions" in magic and magic[0] == other.group(1))
 
 
-def flavour(license_text):
+def flavour(license_text) -> str | None:
     """open or proprietary by the module's license; None when there is none."""
     if not license_text:
         return None

@@ -20,7 +20,7 @@ BEFORE = 64
 KINDS = ("xid", "sxid")
 
 
-def read(root, runner, position, clock=time.monotonic):
+def read(root, runner, position, clock=time.monotonic) -> dict | str:
     """``{"boot_id", "position", "complete", "events", "suppressed", "gpus"}``, as kernel_log answers them."""
     boot_id = identity.read_boot_id(root)
     seq = position.get("seq") if position and position.get("boot_id") == boot_id else None
@@ -31,7 +31,7 @@ def read(root, runner, position, clock=time.monotonic):
     return kernel_log.read(root, runner, position, clock, lines=0)
 
 
-def has_all_since(ring, position):
+def has_all_since(ring, position) -> bool:
     """Return whether RING holds all records since POSITION, and is the log that it was taken of."""
     if (
         ring.state != "ok"
@@ -46,7 +46,7 @@ def has_all_since(ring, position):
     return after == list(range(position["seq"] + 1, position["seq"] + 1 + len(after)))
 
 
-def _since(records, boot_id, position):
+def _since(records, boot_id, position) -> dict:
     first = max(
         0,
         next((number for number, record in enumerate(records) if record.seq > position["seq"]), len(records)) - BEFORE,

@@ -15,7 +15,7 @@ from .._node.runner import missing
 VARIABLE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
-def read(root, runner):
+def read(root, runner) -> dict:
     """``{"state": enabled|disabled|unknown, "keys": [names]|None, "built_in": [names]}``; keys are read only where they
     matter.
 
@@ -31,7 +31,7 @@ def read(root, runner):
     return found
 
 
-def judge(found, signer, is_running=False):
+def judge(found, signer, is_running=False) -> str:
     """Return whether a kernel loads a module of this signer: trusted, unsigned, untrusted, or unknown.
 
     Args:
@@ -49,7 +49,7 @@ def judge(found, signer, is_running=False):
     return "unknown" if found["keys"] is None else "untrusted"
 
 
-def read_enforcement(root):
+def read_enforcement(root) -> bool | None:
     """Return whether the running kernel refuses modules without a trusted signature; None where it does not say.
 
     It does with module.sig_enforce, and while it is locked down (kernel_lockdown(7)); a shim whose validation is
@@ -62,7 +62,7 @@ def read_enforcement(root):
     return False if enforced == "N" and lockdown else None
 
 
-def read_state(root, runner):
+def read_state(root, runner) -> str:
     """Return whether modules have to be signed: by the kernel's word, else by the firmware's and mokutil's."""
     enforced = read_enforcement(root)
     if enforced is not None:
@@ -80,12 +80,12 @@ def read_state(root, runner):
     return parse_state(out) if rc == 0 else "unknown"
 
 
-def parse_state(out):
+def parse_state(out) -> str:
     found = re.search(r"^SecureBoot\s+(enabled|disabled)", out, re.M)
     return found.group(1) if found else "unknown"
 
 
-def read_keys(runner):
+def read_keys(runner) -> list[str] | None:
     """Names (CN) of the enrolled machine owner keys; None when they cannot be listed."""
     rc, out, dummy = runner(["mokutil", "--list-enrolled"], 30)
     if missing(rc) or rc:
@@ -93,12 +93,12 @@ def read_keys(runner):
     return parse_keys(out)
 
 
-def parse_keys(out):
+def parse_keys(out) -> list[str]:
     names = re.findall(r"^\s*Subject:.*?\bCN\s*=\s*([^,/\n]+)", out, re.M)
     return sorted(set(name.strip() for name in names))
 
 
-def parse_kernel_keys(text):
+def parse_kernel_keys(text) -> list[str]:
     """Names of the certificates in the kernel's keyrings, as root sees them in /proc/keys."""
     names = re.findall(r"\sasymmetri\s+(.+?): [0-9a-f]+: X509\.", text)
     return sorted(set(name.strip() for name in names))

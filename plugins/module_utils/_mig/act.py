@@ -45,7 +45,7 @@ def act(nvml, steps, progress=None):
     return answers
 
 
-def _answer(found, where, writes=1, **more):
+def _answer(found, where, writes=1, **more) -> dict:
     return dict(
         {
             "rc": found["rc"],

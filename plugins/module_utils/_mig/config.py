@@ -92,18 +92,18 @@ def _entry(where: str, entry: Any) -> Entry:
     for key in ("devices", "mig-enabled"):
         if key not in entry:
             raise ConfigError("%s lacks the field %s" % (where, key))
-    enabled = _enabled(where + ".mig-enabled", entry["mig-enabled"])
+    enabled = _read_enabled(where + ".mig-enabled", entry["mig-enabled"])
     return Entry(
         _filters(where, entry.get("device-filter")),
         _positions(where, entry["devices"]),
         (),
         None,
         enabled,
-        wanted(where, enabled, entry.get("mig-devices")),
+        find_devices(where, enabled, entry.get("mig-devices")),
     )
 
 
-def _enabled(where: str, value: Any) -> bool:
+def _read_enabled(where: str, value: Any) -> bool:
     if value is None:
         return False
     if not isinstance(value, bool):
@@ -138,7 +138,7 @@ def _filters(where: str, given: Any) -> Optional[Tuple[str, ...]]:
     return tuple(item or "" for item in listed)
 
 
-def wanted(where: str, enabled: bool, devices: Any) -> Dict[str, int]:
+def find_devices(where: str, enabled: bool, devices: Any) -> Dict[str, int]:
     """The devices that an entry wants, by name. The size of a layout that MIG off leaves no room for is refused."""
     if devices is None:
         if enabled:
@@ -176,14 +176,14 @@ def selection(where: str, given: Dict[str, Any]) -> Entry:
     """The entry of a task's own list: {"gpus", "model", "mig_enabled", "mig_devices"}, by name or model in place of
     positions.
     """
-    enabled = _enabled(where + ".mig_enabled", given["mig_enabled"])
+    enabled = _read_enabled(where + ".mig_enabled", given["mig_enabled"])
     return Entry(
         None,
         ALL,
         tuple(str(gpu) for gpu in given.get("gpus") or ()),
         given.get("model") or None,
         enabled,
-        wanted(where, enabled, given.get("mig_devices")),
+        find_devices(where, enabled, given.get("mig_devices")),
     )
 
 

@@ -17,7 +17,7 @@ from . import config, plan
 BALANCED = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
 
 
-def exported(gpus: Sequence[Dict[str, Any]], label: str) -> Tuple[Dict[str, Any], List[str]]:
+def export_layout(gpus: Sequence[Dict[str, Any]], label: str) -> Tuple[Dict[str, Any], List[str]]:
     """(document, notes): the layout of all GPUS as the configuration LABEL.
 
     What a configuration cannot say is among the notes.
@@ -25,15 +25,17 @@ def exported(gpus: Sequence[Dict[str, Any]], label: str) -> Tuple[Dict[str, Any]
     notes = []
     groups: List[Tuple[Dict[str, Any], List[int]]] = []
     for position, gpu in enumerate(gpus):
-        found = plan.seen(gpu)
+        found = plan.read_layout(gpu)
         if found is None:
-            notes.append("%s: its MIG layout cannot be read, and it is not in the configuration" % (plan.named(gpu),))
+            notes.append(
+                "%s: its MIG layout cannot be read, and it is not in the configuration" % (plan.name_gpu(gpu),)
+            )
             continue
         empty = sum(count for name, count in found["devices"].items() if name.startswith("0c."))
         if empty:
             notes.append(
                 "%s has %d GPU instances without a compute instance; a configuration cannot say that"
-                % (plan.named(gpu), empty)
+                % (plan.name_gpu(gpu), empty)
             )
         devices = dict((name, count) for name, count in found["devices"].items() if not name.startswith("0c."))
         entry: Dict[str, Any] = {"mig-enabled": found["enabled"]}
@@ -53,7 +55,7 @@ def exported(gpus: Sequence[Dict[str, Any]], label: str) -> Tuple[Dict[str, Any]
     }, notes
 
 
-def generated(gpus: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+def generate_document(gpus: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     """The document with all-disabled, all-enabled, all-balanced and a configuration for each profile, from what the
     GPUS offer.
     """
@@ -75,11 +77,11 @@ def generated(gpus: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
 
 def _layouts(profiles: Sequence[Dict[str, Any]]) -> List[Tuple[str, Dict[str, int]]]:
     found = [("all-" + profile["name"].replace("+", "."), {profile["name"]: profile["count"]}) for profile in profiles]
-    balanced = _balanced(profiles)
+    balanced = _balance_profiles(profiles)
     return found + ([("all-balanced", balanced)] if balanced else [])
 
 
-def _balanced(profiles: Sequence[Dict[str, Any]]) -> Dict[str, int]:
+def _balance_profiles(profiles: Sequence[Dict[str, Any]]) -> Dict[str, int]:
     plain = [profile for profile in profiles if "+" not in profile["name"] and "-" not in profile["name"]]
     formula = BALANCED.get(max([profile["slices"] for profile in plain] or [0]), {})
     devices = {}

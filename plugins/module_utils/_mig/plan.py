@@ -58,7 +58,7 @@ class Plan(NamedTuple):
 # ---- what there is ----
 
 
-def named(gpu: Dict[str, Any]) -> str:
+def name_gpu(gpu: Dict[str, Any]) -> str:
     """The GPU for a person."""
     return "GPU %s (%s)" % (gpu["index"], value(gpu, "pci_bus_id") or value(gpu, "uuid") or "address not known")
 
@@ -84,14 +84,14 @@ def target(gpu: Dict[str, Any], position: int) -> config.Target:
     """The GPU as the entries of a configuration ask for it."""
     return config.Target(
         position,
-        _packed(value(gpu, "pci_device_id")),
-        _packed(value(gpu, "pci_subsystem_id")),
+        _pack_device_id(value(gpu, "pci_device_id")),
+        _pack_device_id(value(gpu, "pci_subsystem_id")),
         tuple(selection.names(gpu)),
         value(gpu, "name") or "",
     )
 
 
-def _packed(ids: Optional[str]) -> str:
+def _pack_device_id(ids: Optional[str]) -> str:
     """vendor:device of the snapshot as nvidia-mig-parted writes it, 0xDDDDVVVV."""
     vendor, colon, device = (ids or "").partition(":")
     return "0x%s%s" % (device, vendor) if colon else ""
@@ -147,7 +147,7 @@ def same_devices(before: Dict[str, int], wanted: Sequence[Slot], profiles: Seque
 def decide(gpu: Dict[str, Any], layout: Optional[config.Layout], processes: Dict[int, str]) -> Plan:
     """The plan for one GPU; LAYOUT is None where no entry is about it. PROCESSES names those that run, by pid."""
     wanted = None if layout is None else {"enabled": layout.enabled, "devices": dict(layout.devices)}
-    before = seen(gpu)
+    before = read_layout(gpu)
 
     def refused(code: str, text: str, *more: Any) -> Plan:
         return Plan(gpu, REFUSED, before, wanted, (), (Problem(code, text % more),))
@@ -192,7 +192,7 @@ def decide(gpu: Dict[str, Any], layout: Optional[config.Layout], processes: Dict
     return _with_mode(gpu, layout, before, wanted, read["value"], processes)
 
 
-def _with_mode(gpu, layout, before, wanted, read, processes):
+def _with_mode(gpu, layout, before, wanted, read, processes) -> Plan:
     enabled = bool(gpu["mig_mode_current"]["value"])
     try:
         needed = slots(layout.devices, read["profiles"])
@@ -223,8 +223,8 @@ def _with_mode(gpu, layout, before, wanted, read, processes):
     return _unless_used(gpu, before, wanted, steps, read, kept, processes)
 
 
-def _too_much(counts, profiles):
-    def said(layout):
+def _too_much(counts, profiles) -> str:
+    def said(layout) -> str:
         return " and ".join(
             "%d x %s" % (layout[profile["id"]], profile["name"]) for profile in profiles if layout.get(profile["id"])
         )
@@ -238,14 +238,14 @@ def _too_much(counts, profiles):
     )
 
 
-def _removal(uuid, instance):
+def _removal(uuid, instance) -> list[dict]:
     return [
         {"gpu": uuid, "do": DESTROY_COMPUTE, "instance": instance["id"], "compute": compute["id"]}
         for compute in instance["compute"]
     ] + [{"gpu": uuid, "do": DESTROY, "instance": instance["id"]}]
 
 
-def _steps(uuid, instances, kept, needed, found):
+def _steps(uuid, instances, kept, needed, found) -> list[dict]:
     """First all that goes, then all that comes, the largest first."""
     pairs, left = _pair(kept, needed)
     gone = [step for instance in instances if instance not in kept for step in _removal(uuid, instance)]
@@ -278,7 +278,7 @@ def _steps(uuid, instances, kept, needed, found):
     return gone + come
 
 
-def _pair(kept, needed):
+def _pair(kept, needed) -> tuple[list, list]:
     """([(instance, slot)], slots that are left): an instance with exactly the compute instances of a slot gets that
     one.
     """
@@ -299,7 +299,7 @@ def _pair(kept, needed):
     return pairs, left
 
 
-def _unless_used(gpu, before, wanted, steps, read, kept, processes):
+def _unless_used(gpu, before, wanted, steps, read, kept, processes) -> Plan:
     """The plan with STEPS, unless one of them takes an instance, or the GPU, from a process.
 
     KEPT None: the whole GPU is concerned.
@@ -334,7 +334,7 @@ def _unless_used(gpu, before, wanted, steps, read, kept, processes):
     )
 
 
-def seen(gpu: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+def read_layout(gpu: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     """The layout of a GPU as it was read: {"enabled", "devices"}; None if it was not."""
     mode = gpu.get("mig_mode_current") or {}
     if mode.get("rc") == codes.NOT_SUPPORTED:
@@ -357,7 +357,7 @@ def undo(before: Dict[str, Any], after: Dict[str, Any], old_mode: int) -> List[D
     if old is None or new is None:
         return []
 
-    def key(instance):
+    def key(instance) -> tuple[int, int, tuple]:
         return (
             instance["profile"],
             instance["start"],

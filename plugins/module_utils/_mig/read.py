@@ -23,12 +23,12 @@ NOT_ONE = (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, codes.NOT_FOUND)
 class _Refused(Exception):
     """A call without whose answer the layout is not known."""
 
-    def __init__(self, answer, where):
+    def __init__(self, answer, where) -> None:
         super().__init__(where)
         self.answer, self.where = answer, where
 
 
-def read_layout(reader, handle, gpu):
+def read_layout(reader, handle, gpu) -> None:
     """Add the layout to GPU, whose values min, memory and mig were read: {"profiles", "instances", "processes"}."""
     mode = gpu["mig_mode_current"]
     if mode["rc"] != codes.SUCCESS:
@@ -47,13 +47,13 @@ def read_layout(reader, handle, gpu):
         gpu[KEY] = codes.missing(exc.answer["rc"], "in %s" % (exc.where,))
 
 
-def _must(answer, where):
+def _must(answer, where) -> dict:
     if answer["rc"] != codes.SUCCESS:
         raise _Refused(answer, where)
     return answer["value"]
 
 
-def read_profiles(reader, handle, gpu, enabled):
+def read_profiles(reader, handle, gpu, enabled) -> list[dict]:
     """The profiles of the GPU, each with where its instances may start; None where the driver does not tell, which it
     has to do only while MIG is on (driver 580 does so in any case).
     """
@@ -70,30 +70,30 @@ def read_profiles(reader, handle, gpu, enabled):
     return sorted(found, key=lambda profile: (-profile["slices"], profile["count"], profile["id"]))
 
 
-def _profile(reader, handle, number):
+def _profile(reader, handle, number) -> dict:
     """One profile, with its name where the driver tells it (from 520 on).
 
     nvml.h has a third version of the structure. Driver 580 answers it without a name, so it is not asked for.
     """
 
-    def named():
+    def read_named() -> dict:
         content = structures.ProfileInfoV2()
         content.version = structures.version(structures.ProfileInfoV2, structures.PROFILE_V2)
         reader.raw("nvmlDeviceGetGpuInstanceProfileInfoV", handle, ctypes.c_uint(number), ctypes.byref(content))
-        return _described(content, content.name.decode("ascii"))
+        return _describe_profile(content, content.name.decode("ascii"))
 
-    def nameless():
+    def nameless() -> dict:
         content = structures.ProfileInfo()
         reader.raw("nvmlDeviceGetGpuInstanceProfileInfo", handle, ctypes.c_uint(number), ctypes.byref(content))
-        return _described(content, "")
+        return _describe_profile(content, "")
 
     return reader.first(
-        lambda: reader.guard("nvmlDeviceGetGpuInstanceProfileInfoV(%d)" % (number,), named),
+        lambda: reader.guard("nvmlDeviceGetGpuInstanceProfileInfoV(%d)" % (number,), read_named),
         lambda: reader.guard("nvmlDeviceGetGpuInstanceProfileInfo(%d)" % (number,), nameless),
     )
 
 
-def _described(content, name):
+def _describe_profile(content, name) -> dict:
     return {
         "id": int(content.id),
         # The driver writes "MIG 1g.10gb".
@@ -106,7 +106,7 @@ def _described(content, name):
     }
 
 
-def _name(number, profile, gpu):
+def _name(number, profile, gpu) -> str:
     """The name that a driver without names gives the devices: the share of the memory in eighths, in GB, as nvidia-smi
     rounds it, and what sets the profile NUMBER of nvml.h apart from another of the same size.
     """
@@ -120,8 +120,8 @@ def _name(number, profile, gpu):
     )
 
 
-def _placements(reader, handle, profile):
-    def read(symbol):
+def _placements(reader, handle, profile) -> dict:
+    def read_value(symbol) -> list[list]:
         count = ctypes.c_uint(0)
         reader.raw(symbol, handle, ctypes.c_uint(profile), None, ctypes.byref(count))
         table = (structures.Placement * max(count.value, 1))()
@@ -129,10 +129,10 @@ def _placements(reader, handle, profile):
         return sorted([int(place.start), int(place.size)] for place in table[: count.value])
 
     symbols = (POSSIBLE_PLACEMENTS + "_v2", POSSIBLE_PLACEMENTS)
-    return reader.first(*[lambda symbol=symbol: reader.guard(symbol, lambda: read(symbol)) for symbol in symbols])
+    return reader.first(*[lambda symbol=symbol: reader.guard(symbol, lambda: read_value(symbol)) for symbol in symbols])
 
 
-def _instances(reader, handle, profiles):
+def _instances(reader, handle, profiles) -> list:
     """The GPU instances, each with its compute instances, also those that no MIG device shows because they have
     none.
     """
@@ -154,7 +154,7 @@ def _instances(reader, handle, profiles):
     return sorted(found, key=lambda instance: instance["id"])
 
 
-def _compute(reader, instance, slices):
+def _compute(reader, instance, slices) -> list:
     found = []
     for dummy, info in compute_profiles(reader, instance):
         for compute in _handles(reader, "nvmlGpuInstanceGetComputeInstances", instance, info["id"], slices):
@@ -172,7 +172,7 @@ def compute_profiles(reader, instance):
     found = []
     for number in range(structures.COMPUTE_PROFILE_NUMBERS):
 
-        def read(number=number):
+        def read_value(number=number) -> dict:
             content = structures.ComputeProfileInfo()
             reader.raw(
                 "nvmlGpuInstanceGetComputeInstanceProfileInfo",
@@ -184,23 +184,23 @@ def compute_profiles(reader, instance):
             return {"id": int(content.id), "slices": int(content.sliceCount)}
 
         where = "nvmlGpuInstanceGetComputeInstanceProfileInfo(%d)" % (number,)
-        answer = reader.guard(where, read)
+        answer = reader.guard(where, read_value)
         if answer["rc"] not in NOT_ONE:
             found.append((number, _must(answer, where)))
     return found
 
 
 def _handles(reader, symbol, parent, profile, room):
-    def read():
+    def read_value() -> list:
         count = ctypes.c_uint(room)
         table = (ctypes.c_void_p * max(room, 1))()
         reader.raw(symbol, parent, ctypes.c_uint(profile), table, ctypes.byref(count))
         return [ctypes.c_void_p(item) for item in table[: count.value]]
 
-    return _must(reader.guard("%s(%d)" % (symbol, profile), read), symbol)
+    return _must(reader.guard("%s(%d)" % (symbol, profile), read_value), symbol)
 
 
-def _processes(reader, handle):
+def _processes(reader, handle) -> list:
     """The processes on the GPU, each with the instances that it runs in; None where it is the GPU itself."""
     found = {}
     compute, graphics = "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"
@@ -213,7 +213,7 @@ def _processes(reader, handle):
     return [found[key] for key in sorted(found, key=repr)]
 
 
-def _place(row):
+def _place(row) -> dict:
     return {
         "pid": int(row.pid),
         "gpu_instance": _ident(row.gpuInstanceId),
@@ -221,5 +221,5 @@ def _place(row):
     }
 
 
-def _ident(number):
+def _ident(number) -> int | None:
     return None if number in (structures.NO_INSTANCE, fields.MEMORY_NOT_AVAILABLE) else int(number)

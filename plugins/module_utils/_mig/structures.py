@@ -117,6 +117,6 @@ class ComputeInstanceInfo(ctypes.Structure):
     ]
 
 
-def version(kind, number):
+def version(kind, number) -> int:
     """The version that a structure KIND carries in its first field."""
     return ctypes.sizeof(kind) | number

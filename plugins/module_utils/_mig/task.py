@@ -25,7 +25,7 @@ class TaskError(Exception):
     With the snapshot if that is the reason.
     """
 
-    def __init__(self, text, taken=None):
+    def __init__(self, text, taken=None) -> None:
         super().__init__(text)
         self.snapshot = taken
 
@@ -36,7 +36,7 @@ class Tools:
     Tests pass their own.
     """
 
-    def __init__(self, timeout_s, load=None, stuck_file=None, take=snapshot.take, child=session.run):
+    def __init__(self, timeout_s, load=None, stuck_file=None, take=snapshot.take, child=session.run) -> None:
         self.timeout_s, self.load, self.stuck_file, self._take, self._child = timeout_s, load, stuck_file, take, child
 
     def look(self):
@@ -78,24 +78,24 @@ def run(options, check_mode, tools, name_processes=None):
     answers, rows = [], [_row(item) for item in plans]
     if not any(item.problems for item in plans):
         if check_mode:
-            rows = [_row(item, _expected(item)) for item in plans]
+            rows = [_row(item, _expected_layout(item)) for item in plans]
         elif any(item.steps for item in plans):
             rows, answers = _carry_out(tools, before, plans, layouts, named)
     return _result(rows, answers, before, check_mode, options.get("config"))
 
 
-def decide(gpus, layouts, name_processes):
+def decide(gpus, layouts, name_processes) -> list:
     """A plan for each of GPUS."""
     busy = any((plan.value(gpu, read.KEY) or {}).get("processes") for gpu in gpus)
     names = name_processes() if busy else {}
     return [plan.decide(gpu, layout, names) for gpu, layout in zip(gpus, layouts)]
 
 
-def _document(options, before):
+def _document(options, before) -> dict:
     if options["state"] == GENERATED:
-        document, notes = documents.generated(before["gpus"]), []
+        document, notes = documents.generate_document(before["gpus"]), []
     else:
-        document, notes = documents.exported(before["gpus"], options.get("config_name") or "current")
+        document, notes = documents.export_layout(before["gpus"], options.get("config_name") or "current")
     return {
         "changed": False,
         "config": document,
@@ -111,7 +111,7 @@ def _document(options, before):
     }
 
 
-def layouts_of(options, gpus):
+def layouts_of(options, gpus) -> list:
     """The wanted layout of each of GPUS, in their order; None where no entry is about it.
 
     TaskError for a GPU that is named and not there.
@@ -137,7 +137,7 @@ def layouts_of(options, gpus):
     return [config.layout_of(entries, target) for target in targets]
 
 
-def _expected(item):
+def _expected_layout(item):
     """The layout that a plan leads to."""
     return item.wanted if item.status == plan.CHANGE else item.before
 
@@ -176,11 +176,11 @@ def _carry_out(tools, before, plans, layouts, named):
             rows.append(_row(item, item.before))
             continue
         now = next((gpu for gpu in after["gpus"] if plan.value(gpu, "uuid") == plan.value(item.gpu, "uuid")), None)
-        rows.append(_concluded(tools, item, layout, now, failed, message))
+        rows.append(_conclude_row(tools, item, layout, now, failed, message))
     return rows, told
 
 
-def _concluded(tools, item, layout, now, failed, message):
+def _conclude_row(tools, item, layout, now, failed, message):
     """The row of a GPU that was changed. One that does not have its layout gets back what it had."""
     if now is None:
         return _row(
@@ -201,7 +201,9 @@ def _concluded(tools, item, layout, now, failed, message):
         )
     else:
         found = (
-            message or "; ".join(problem.message for problem in proof.problems) or "it reads %s" % (said(proof.before),)
+            message
+            or "; ".join(problem.message for problem in proof.problems)
+            or "it reads %s" % (describe_layout(proof.before),)
         )
     back, restored = _back(tools, item, now)
     return _row(item, restored, [plan.Problem("failed", "it did not get its layout: %s. %s" % (found, back))])
@@ -214,19 +216,19 @@ def _back(tools, item, now):
         tools.do(steps)
     after = tools.look()
     gpu = next((gpu for gpu in after["gpus"] if plan.value(gpu, "uuid") == plan.value(item.gpu, "uuid")), None)
-    there = plan.seen(gpu) if gpu is not None else None
+    there = plan.read_layout(gpu) if gpu is not None else None
     if there == item.before:
-        return "It has the layout again that it had before (%s)" % (said(there),), there
+        return "It has the layout again that it had before (%s)" % (describe_layout(there),), there
     return (
         (
             "The layout before (%s) could not be made again, it has %s; look for NVRM lines in the kernel log, "
-            "and reset the GPU" % (said(item.before), said(there))
+            "and reset the GPU" % (describe_layout(item.before), describe_layout(there))
         ),
         there,
     )
 
 
-def said(layout):
+def describe_layout(layout) -> str:
     """A layout for a person."""
     if layout is None:
         return "a layout that cannot be read"
@@ -238,7 +240,7 @@ def said(layout):
     )
 
 
-def _row(item, after=None, problems=None, status=None):
+def _row(item, after=None, problems=None, status=None) -> dict:
     problems = list(item.problems if problems is None else problems)
     changed = bool(item.steps) and (item.before != after or status == plan.PENDING)
     return {
@@ -255,7 +257,7 @@ def _row(item, after=None, problems=None, status=None):
     }
 
 
-def together(rows):
+def together(rows) -> str:
     """The problems of all GPUs in one text, each sentence once with the GPUs that it is about."""
     found = {}
     for row in rows:
@@ -286,8 +288,8 @@ def _result(rows, answers, before, check_mode, config_used):
         "simulated": before["simulated"],
         "driver_version": plan.value(before["system"], "driver_version"),
         "diff": {
-            "before": dict((row["gpu"], said(row["before"])) for row in shown),
-            "after": dict((row["gpu"], said(row["after"])) for row in shown),
+            "before": dict((row["gpu"], describe_layout(row["before"])) for row in shown),
+            "after": dict((row["gpu"], describe_layout(row["after"])) for row in shown),
         },
     }
     if problems:

@@ -28,7 +28,7 @@ _KEY = re.compile(r"(%s|[^\s\"'\[\]{},#&*!|>@`-][^#]*?):(?:\s+(.*))?" % QUOTED)
 _FLOW = re.compile(r"%s|[^\s{}\[\],:\"'](?:[^{}\[\],:]|:(?!\s))*" % QUOTED)
 
 
-def read(root):
+def read(root) -> dict[str, list] | None:
     """``{"specs": [...]}``, a spec for each file; None when a directory is there and cannot be read.
 
     A spec has ``path``, ``kind``, ``devices`` (the names that a runtime gets from this file), ``conflicts`` (files of
@@ -54,7 +54,7 @@ def read(root):
     return {"specs": [describe(root, priority, spec, owners) for priority, spec in specs]}
 
 
-def load(root, path):
+def load(root, path) -> dict:
     """The file as CDI parses it: ``devices`` {name: paths of the host} and the paths that are ``common`` to them; no
     device where CDI refuses the file, None where that is not known.
     """
@@ -71,7 +71,7 @@ def load(root, path):
         return {"path": path, "kind": kind.group(1) if kind else None, "devices": None}
 
 
-def host_paths(edits):
+def host_paths(edits) -> list[str]:
     """The paths of the host that a runtime needs for EDITS. It makes a device node of known numbers by itself."""
     nodes = [item for item in edits.get("deviceNodes") or [] if not (item.get("type") and item.get("major"))]
     found = [item.get("hostPath") or item["path"] for item in nodes]
@@ -79,7 +79,7 @@ def host_paths(edits):
     return found + [item["path"] for item in edits.get("hooks") or []]
 
 
-def describe(root, priority, spec, owners):
+def describe(root, priority, spec, owners) -> dict:
     """What a runtime gets from SPEC; OWNERS: {(kind, name): [(priority, path)]} of the devices of all files."""
     found = dict(path=spec["path"], kind=spec["kind"], devices=None, versions=None, missing=None)
     names, conflicts, overridden = [], set(), set()
@@ -106,7 +106,7 @@ def describe(root, priority, spec, owners):
 # ---- YAML ----
 
 
-def parse(text):
+def parse(text) -> dict | list:
     """The document of JSON, or of YAML with blocks, and with flow collections within a line. ValueError for others."""
     if text.lstrip()[:1] == "{":
         return _flow(text)
@@ -121,7 +121,7 @@ def parse(text):
     return document
 
 
-def _block(lines, indent):
+def _block(lines, indent) -> dict | list:
     found = [] if _item(lines[0][1]) else {}
     while lines and lines[0][0] == indent and _item(lines[0][1]) == isinstance(found, list):
         text = lines.pop(0)[1]
@@ -144,7 +144,7 @@ def _block(lines, indent):
     return found
 
 
-def _item(text):
+def _item(text) -> bool:
     return text == "-" or text.startswith("- ")
 
 
@@ -162,10 +162,10 @@ def _flow(text):
     if text.lstrip()[:1] not in ("{", "[", '"', "'"):
         return int(text) if text.isdigit() else text
 
-    def quoted(match):
+    def quote_match(match) -> str:
         word = match.group().strip()
         if word[0] == "'":
             word = json.dumps(word[1:-1].replace("''", "'"))
         return word if word[0] == '"' or re.fullmatch(r"-?[0-9.]+|true|false|null", word) else json.dumps(word)
 
-    return json.loads(_FLOW.sub(quoted, text))
+    return json.loads(_FLOW.sub(quote_match, text))

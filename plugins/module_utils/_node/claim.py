@@ -41,7 +41,7 @@ class ClaimError(Exception):
     """The node is not this rollout's; the message says whose it is."""
 
 
-def parse(text):
+def parse(text) -> tuple[dict | None, str]:
     """(claim, problem) of the text of a claim."""
     try:
         found = json.loads(text)
@@ -56,7 +56,7 @@ def parse(text):
     return (None, "it has no usable %s" % ", ".join(wrong)) if wrong else (found, "")
 
 
-def read(directory, name=NAME):
+def read(directory, name=NAME) -> tuple[dict | None, str]:
     """(claim, problem) of a node."""
     path = os.path.join(directory, name)
     try:
@@ -70,7 +70,7 @@ def read(directory, name=NAME):
     return found, "its claim %s cannot be read: %s" % (path, why) if why else ""
 
 
-def read_last(directory, now):
+def read_last(directory, now) -> tuple[dict | None, str]:
     """(claim, problem) of the rollout that changed the node last; its age_s is by the node's clock, at least 0."""
     found, problem = read(directory, LAST)
     if found is None:
@@ -82,12 +82,14 @@ def read_last(directory, now):
     return dict(found, age_s=max(0, int(now - then))), ""
 
 
-def write(directory, claim):
+def write(directory, claim) -> None:
     """Put a claim in the place of the one that lies there."""
-    put(directory, NAME, json.dumps(dict(claim, schema=SCHEMA, fence=fence(claim)), indent=4, sort_keys=True) + "\n")
+    write_state_file(
+        directory, NAME, json.dumps(dict(claim, schema=SCHEMA, fence=fence(claim)), indent=4, sort_keys=True) + "\n"
+    )
 
 
-def put(directory, name, text):
+def write_state_file(directory, name, text) -> None:
     """Write a file of the state directory; a reader finds the old one or the new one, also after a loss of
     power.
     """
@@ -97,14 +99,14 @@ def put(directory, name, text):
     files.write_atomically(os.path.join(directory, name), text)
 
 
-def finish(directory, claim, now):
+def finish(directory, claim, now) -> None:
     """Keep the claim of a rollout that changed the node as that of its last change, and remove it."""
     text = json.dumps(dict(claim, time=time.strftime(TIME, time.gmtime(now))), indent=4, sort_keys=True) + "\n"
-    put(directory, LAST, text)
+    write_state_file(directory, LAST, text)
     remove(directory)
 
 
-def remove(directory):
+def remove(directory) -> None:
     os.unlink(os.path.join(directory, NAME))
     files.sync_directory(directory)
 
@@ -118,7 +120,7 @@ IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "rootfs")
 MOUNTS = "/proc/self/mounts"
 
 
-def read_mounts(path=""):
+def read_mounts(path="") -> list[tuple]:
     """Return (mount point, type, options) of each mount of the node, in the order in which they were made.
 
     Raises:
@@ -130,7 +132,7 @@ def read_mounts(path=""):
     return [(row[1], row[2], row[3].split(",")) for row in plain if len(row) > 3]
 
 
-def find_mount(place, mounts):
+def find_mount(place, mounts) -> tuple[str, str, list] | None:
     """Return the mount of a directory, an entry of read_mounts; None if it is not among them."""
     place, found = os.path.realpath(place), None
     for mount in mounts:
@@ -139,7 +141,7 @@ def find_mount(place, mounts):
     return found
 
 
-def is_in_memory(place, mounts):
+def is_in_memory(place, mounts) -> bool:
     """Return True if a reboot removes what is in a directory: its file system, or the upper one of an overlay, is in
     memory, as on a node that boots from the network or from a live image."""
     mount = find_mount(place, mounts)
@@ -151,7 +153,7 @@ def is_in_memory(place, mounts):
     return any(found is not None and found[1] in IN_MEMORY for found in below)
 
 
-def room(directory, statvfs=os.statvfs, mounts=None):
+def room(directory, statvfs=os.statvfs, mounts=None) -> str:
     """Return why nothing could be kept in the directory, or in its parent if it has to be made; empty if it could."""
     place = os.path.abspath(directory)
     while not os.path.lexists(place) and place != os.path.dirname(place):
@@ -187,11 +189,11 @@ def room(directory, statvfs=os.statvfs, mounts=None):
     return ""
 
 
-def alike(one, other, keys=WHICH):
+def alike(one, other, keys=WHICH) -> bool:
     return bool(one and other) and all(one.get(key) == other.get(key) for key in keys)
 
 
-def describe_owner(found):
+def describe_owner(found) -> str:
     """Describe the owner of a node."""
     return "%s by rollout %s (attempt %d, begun on %s) since %s" % (
         found["state"],
@@ -202,7 +204,7 @@ def describe_owner(found):
     )
 
 
-def refusal(found, problem, mine, over=None):
+def refusal(found, problem, mine, over=None) -> str:
     """Return why this attempt may not take the node; empty if it may.
 
     C(over) is a claim that was given up by name, or that its own ledger records as settled: only that one may be taken
@@ -227,7 +229,7 @@ def refusal(found, problem, mine, over=None):
     return "it is %s: this is attempt %d, of an older copy of the ledger" % (describe_owner(found), mine["attempt"])
 
 
-def changed_elsewhere(last, ledger, seconds, over=None):
+def changed_elsewhere(last, ledger, seconds, over=None) -> str:
     """Return which rollout of another ledger changed the node in the last SECONDS; empty if none did.
 
     LAST: the answer of read_last(). C(over): a claim that was given up by name.
@@ -242,19 +244,19 @@ def changed_elsewhere(last, ledger, seconds, over=None):
     )
 
 
-def fence(claim):
+def fence(claim) -> str:
     """An attempt in one word, which is in the claim too, so that one search of its text finds whether it still
     holds.
     """
     return "%s:%d:%s:%s" % (claim["run"], claim["attempt"], claim["ledger"], claim["rollout_id"])
 
 
-def token(claim, directory):
+def make_token(claim, directory) -> str:
     """The attempt that a task belongs to, and where the node keeps its claim, for the task's environment."""
     return "%s:%s" % (fence(claim), os.path.join(directory, NAME))
 
 
-def from_token(text):
+def from_token(text) -> tuple[dict, str] | None:
     """(attempt, path of the claim) of a token; nothing for a task that belongs to no rollout."""
     if not text:
         return None
@@ -264,7 +266,7 @@ def from_token(text):
     return {"run": words[0], "attempt": int(words[1]), "ledger": words[2], "rollout_id": words[3]}, words[4]
 
 
-def find_fence_problem(found, problem, mine):
+def find_fence_problem(found, problem, mine) -> str:
     """Return why a call of an attempt that began with the node's claim is refused; empty if the node still has that
     claim."""
     if problem:
@@ -274,7 +276,7 @@ def find_fence_problem(found, problem, mine):
     return "" if alike(found, mine) else "the node is %s" % describe_owner(found)
 
 
-def require(text):
+def require(text) -> None:
     """Refuse a call of an attempt that the node does not belong to any more.
 
     TEXT is the token of the task's environment.
@@ -292,7 +294,7 @@ def require(text):
         )
 
 
-def of_environment(environment):
+def of_environment(environment) -> str:
     """The token in the environment of a task, which is a list of mappings; empty where the task belongs to no
     rollout.
     """
@@ -303,7 +305,7 @@ def of_environment(environment):
 GUARD_RC = 77
 
 
-def guard(text):
+def guard(text) -> str:
     """Return the prefix for a shell command that only the attempt with the node's claim may run; empty for a task
     outside a rollout.
     """

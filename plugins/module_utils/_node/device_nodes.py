@@ -23,7 +23,7 @@ KINDS = (
 )
 
 
-def read(root):
+def read(root) -> list[dict] | None:
     """``[{"path", "kind", "mode", "uid", "gid", "major", "minor"}]``; None when /dev cannot be listed.
 
     ``mode`` is an octal text such as 0666. A node that is listed and cannot be looked at has None for everything.
@@ -38,7 +38,7 @@ def read(root):
     return [describe(root, path) for path in paths]
 
 
-def describe(root, path):
+def describe(root, path) -> dict:
     answer = dict.fromkeys(("kind", "mode", "uid", "gid", "major", "minor"))
     answer["path"] = path
     try:
@@ -54,7 +54,7 @@ def describe(root, path):
     return answer
 
 
-def numbers(root):
+def numbers(root) -> dict[str, int] | None:
     """``{driver name: major number}`` of the character devices of NVIDIA's driver; None when /proc/devices cannot be
     read.
     """
@@ -69,7 +69,7 @@ def numbers(root):
     return found
 
 
-def read_wanted_mode(root):
+def read_wanted_mode(root) -> dict | None:
     """Return the mode and the owner that the driver gives its device nodes, ``{"mode", "uid", "gid", "modify"}``; None
     if it does not report them."""
     content = files.read_text(files.under(root, "/proc/driver/nvidia/params"))

@@ -27,7 +27,7 @@ ANY_ARCHITECTURE = ("all", "noarch", "(none)", "")
 INTERRUPTED = {"H": "half-installed", "U": "unpacked", "F": "half-configured"}
 
 
-def read(root, runner):
+def read(root, runner) -> dict:
     """``{"available", "error", "packages": {name: {...}}, "interrupted": [{package, state}], "journal": int}``"""
     argv = ["dpkg-query", "-W", "-f", FORMAT]
     if root != "/":
@@ -57,18 +57,18 @@ def read(root, runner):
     return answer
 
 
-def native_architecture(architectures):
+def native_architecture(architectures) -> str | None:
     """Return the architecture that most packages have; a 32-bit x86 one only where there is no other."""
     counted = Counter(arch for arch in architectures if arch not in ANY_ARCHITECTURE)
     return max(counted, key=lambda arch: (not re.match("i[3-6]86$", arch), counted[arch]), default=None)
 
 
-def key_of(name, arch, native):
+def key_of(name, arch, native) -> str:
     """Return what tells an installed package apart: its name, with the architecture where that is a foreign one."""
     return name if arch in ANY_ARCHITECTURE or native in (None, arch) else "%s:%s" % (name, arch)
 
 
-def parse(out):
+def parse(out) -> dict[str, dict]:
     packages = {}
     rows = [fields for fields in (line.split("\t") for line in out.splitlines()) if len(fields) == 5]
     native = native_architecture(row[1] for row in rows)
@@ -77,14 +77,14 @@ def parse(out):
     return packages
 
 
-def state_of(status):
+def state_of(status) -> str | None:
     """The name of an interrupted state, or None: the second letter is the state, the third says reinstall."""
     if status[2:3] == "R":
         return "reinstallation required"
     return INTERRUPTED.get(status[1:2])
 
 
-def is_side_by_side(name, version):
+def is_side_by_side(name, version) -> bool:
     """Return whether a package is made to lie beside those of other versions: its name has the whole version.
 
     Ubuntu's firmware is; each driver asks for its own, and apt leaves the one before until autoremove.
@@ -92,7 +92,7 @@ def is_side_by_side(name, version):
     return name.split(":", 1)[0].endswith("-%s" % versions.upstream(version))
 
 
-def is_driver_package(name, item):
+def is_driver_package(name, item) -> bool:
     """True for packages that must be of the driver's version."""
     if "driver" in item:
         return item["driver"]  # rpm's reader knows

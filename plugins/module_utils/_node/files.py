@@ -18,12 +18,12 @@ MAX_LINKS = 40
 OWN = "/var/lib/gpufleet"
 
 
-def under(root, *parts):
+def under(root, *parts) -> str:
     """A path below the root; absolute parts count from the root, not from the machine's."""
     return os.path.join(root, *[part.lstrip("/") for part in parts])
 
 
-def own_directory(root, path):
+def own_directory(root, path) -> str:
     """Make a directory of the collection's, which everybody may enter and read; answers where it is.
 
     Missing parents get the same permissions. Existing directories keep theirs, except the collection's directory
@@ -60,7 +60,7 @@ class NotOwned(Exception):
     """A file that others than root or this user can change, or that is no regular file."""
 
 
-def read_owned(path, limit=1024 * 1024):
+def read_owned(path, limit=1024 * 1024) -> str:
     """The text of a file that is root's, or this user's, alone to change; no link is followed.
 
     NotOwned for any other, ValueError for one that is longer than LIMIT bytes or no UTF-8 text, OSError for one that
@@ -86,13 +86,13 @@ def read_owned(path, limit=1024 * 1024):
     return data.decode("utf-8")
 
 
-def read_line(path):
+def read_line(path) -> str | None:
     """The first line of a small file without its line end, or None."""
     content = read_text(path, 4096)
     return None if content is None else (content.splitlines() or [""])[0].strip()
 
 
-def listing(path):
+def listing(path) -> list[str] | None:
     """Sorted names in a directory; None when it cannot be listed (missing included)."""
     try:
         return sorted(os.listdir(path))
@@ -100,7 +100,7 @@ def listing(path):
         return None
 
 
-def resolve(root, path):
+def resolve(root, path) -> str | None:
     """Follow links as a process whose root directory is ``root`` would; None when the end does not exist."""
     parts = [part for part in path.split("/") if part]
     done = []
@@ -128,7 +128,7 @@ def resolve(root, path):
     return "/" + "/".join(done)
 
 
-def read_filesystem(root, path, statvfs=os.statvfs):
+def read_filesystem(root, path, statvfs=os.statvfs) -> dict | None:
     """Return ``{"device", "free", "files", "read_only"}`` of the file system of the nearest directory that exists.
 
     ``free`` is in bytes for processes of users, ``files`` the number of files that can still be made, None where the

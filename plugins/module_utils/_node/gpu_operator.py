@@ -27,7 +27,7 @@ NEXT_STEP = (
 )
 
 
-def read(root):
+def read(root) -> dict:
     """``{"owner": bool|None, "signs": [...]}``; None when what is there cannot be read."""
     try:
         return judge(text_of(root, READY), exists(root, CONTAINER), exists(root, PROGRAM))
@@ -35,7 +35,7 @@ def read(root):
         return {"owner": None, "signs": ["%s: %s" % (exc.filename, exc.strerror)]}
 
 
-def text_of(root, path):
+def text_of(root, path) -> str | None:
     try:
         with open(files.under(root, path), encoding="utf-8", errors="replace") as handle:
             return handle.read(4096)
@@ -43,7 +43,7 @@ def text_of(root, path):
         return None
 
 
-def exists(root, path):
+def exists(root, path) -> bool:
     try:
         os.lstat(files.under(root, path))
     except (FileNotFoundError, NotADirectoryError):
@@ -51,7 +51,7 @@ def exists(root, path):
     return True
 
 
-def judge(ready, container, program):
+def judge(ready, container, program) -> dict:
     """The answer for the text of driver-ready (None: it is not there), and whether the container's mark and its driver
     are there.
     """

@@ -21,7 +21,7 @@ USERS = "/user.slice/"
 INIT = "/init.scope"
 
 
-def read(root="/"):
+def read(root="/") -> list[dict] | None:
     """``[{pid, user, comm, unit, pod, job, devices}]``; None when /proc cannot be listed."""
     proc = files.under(root, "/proc")
     names = files.listing(proc)
@@ -43,7 +43,7 @@ def read(root="/"):
     return found
 
 
-def find_open_devices(proc, pid):
+def find_open_devices(proc, pid) -> set[str]:
     directory = "%s/%d/fd" % (proc, pid)
     found = set()
     for name in files.listing(directory) or []:
@@ -56,7 +56,7 @@ def find_open_devices(proc, pid):
     return found
 
 
-def is_device(proc, opened_path, name):
+def is_device(proc, opened_path, name) -> bool:
     """Return whether what a process has open is of the driver that the device NAME of this machine is of.
 
     In a mount namespace of their own, users give any file the name of a device.
@@ -70,7 +70,7 @@ def is_device(proc, opened_path, name):
     return os.major(numbers[0]) == os.major(numbers[1])
 
 
-def find_mapped_devices(proc, pid):
+def find_mapped_devices(proc, pid) -> set[str]:
     """The device files in a process's address space; none of one in state D, since reading its maps may wait for the
     lock that it holds.
     """
@@ -86,7 +86,7 @@ def find_mapped_devices(proc, pid):
     return found
 
 
-def user(proc, pid):
+def user(proc, pid) -> str | None:
     found = re.search(r"^Uid:\s+(\d+)", files.read_text("%s/%d/status" % (proc, pid)) or "", re.M)
     if not found:
         return None
@@ -96,28 +96,28 @@ def user(proc, pid):
         return found.group(1)
 
 
-def unit(proc, pid):
+def unit(proc, pid) -> str | None:
     """The unit of the system's systemd that a process is in, by its control group, or None."""
     return owner(groups(proc, pid))["unit"]
 
 
-def groups(proc, pid):
+def groups(proc, pid) -> list[str]:
     """The paths of a process's control groups below those of the system's systemd, without the controllers."""
     ends = [path[: -len(INIT)] for path in _groups(proc, 1) if path.endswith(INIT)]
     above = ends[0] + "/" if ends else "/"
     return [path[len(above) - 1 :] if path.startswith(above) else path for path in _groups(proc, pid)]
 
 
-def _groups(proc, pid):
+def _groups(proc, pid) -> list[str]:
     return [line.split(":", 2)[-1] for line in (files.read_text("%s/%d/cgroup" % (proc, pid)) or "").splitlines()]
 
 
-def is_of_user(path):
+def is_of_user(path) -> bool:
     """Return whether users name the control group of PATH: below their own systemd they make groups as they like."""
     return path.startswith(USERS)
 
 
-def owner(paths):
+def owner(paths) -> dict:
     """Return the owner of a process by its control groups: systemd unit, Kubernetes pod (its uid) and Slurm job, each
     None if it belongs to none.
 
@@ -138,12 +138,12 @@ def owner(paths):
     return answer
 
 
-def name_holders(root="/"):
+def name_holders(root="/") -> dict:
     """{pid: text} of the processes that hold the GPUs, each for an operator; empty where /proc cannot be listed."""
     return dict((holder["pid"], in_words(holder)) for holder in read(root) or [])
 
 
-def in_words(holder):
+def in_words(holder) -> str:
     """A process for an operator: what it is, and whose."""
     whose = [
         text

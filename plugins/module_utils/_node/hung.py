@@ -26,7 +26,7 @@ WINDOW_S = 5.0
 STEP_S = 0.5
 
 
-def read(root, window_s=WINDOW_S, sleep=time.sleep, clock=time.monotonic):
+def read(root, window_s=WINDOW_S, sleep=time.sleep, clock=time.monotonic) -> list[dict] | None:
     """``[{"pid", "process", "comm", "state", "seconds", "where"}]``, the task and the process it is of; None when /proc
     cannot be listed.
 
@@ -48,7 +48,7 @@ def read(root, window_s=WINDOW_S, sleep=time.sleep, clock=time.monotonic):
     ]
 
 
-def find(proc):
+def find(proc) -> list[dict] | None:
     """Tasks in D that touch the driver; None when /proc cannot be listed."""
     names = files.listing(proc)
     if names is None:
@@ -66,7 +66,7 @@ def find(proc):
     return found
 
 
-def touches(proc, name, task):
+def touches(proc, name, task) -> str:
     """Return where a task is in the driver: its stack, an open device, its name; empty if it is not."""
     stack = files.read_text(task["path"] + "/stack") or ""
     frame = NVIDIA_FRAME.search(stack)
@@ -80,13 +80,13 @@ def touches(proc, name, task):
     return "open %s" % devices[0] if devices else ""
 
 
-def switches(path):
+def switches(path) -> int | None:
     """Return how often the task was scheduled; None if that is not reported."""
     found = re.findall(r"^(?:non)?voluntary_ctxt_switches:\s+(\d+)$", files.read_text(path + "/status") or "", re.M)
     return sum(int(value) for value in found) if found else None
 
 
-def still(proc, task):
+def still(proc, task) -> bool:
     """Tell if a task is the same one, still in state D, and has not run since."""
     now = proc_tasks.parse(files.read_text(os.path.join(task["path"], "stat")))
     return (

@@ -38,7 +38,7 @@ NONE = (
 )
 
 
-def read(root):
+def read(root) -> dict:
     """``{"machine_id": str|None, "board_serial": str|None, "gpus": [UUID, ...]|None}``; None is what cannot be read or
     says nothing.
     """
@@ -57,7 +57,7 @@ def read_boot_id(root: str = "/") -> str | None:
     return value if value and BOOT_ID.fullmatch(value) else None
 
 
-def says_something(serial):
+def says_something(serial) -> bool:
     """Tell if a text is a serial number, and not a placeholder for one."""
     plain = re.sub(r"[^0-9a-zA-Z]", "", serial)
     return (
@@ -68,7 +68,7 @@ def says_something(serial):
     )
 
 
-def gpus(base):
+def gpus(base) -> list[str] | None:
     """UUIDs of the GPUs as the loaded driver tells them without NVML; None unless it tells them of all."""
     names = files.listing(base)
     if not names:

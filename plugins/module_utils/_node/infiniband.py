@@ -13,7 +13,7 @@ from . import files
 ATTRIBUTES = ("state", "phys_state", "rate", "link_layer")
 
 
-def read(root):
+def read(root) -> dict | None:
     """``{"mlx5_0/1": {"state", "phys_state", "rate", "link_layer", "link_downed"}}``; None when it cannot be listed.
 
     Without an RDMA driver there is no such class of devices, which is {} as long as the other classes are there.
@@ -30,7 +30,7 @@ def read(root):
     return found
 
 
-def describe(path):
+def describe(path) -> dict:
     """One port: the words without their numbers, ``4: ACTIVE`` is ACTIVE; None for what cannot be read."""
     answer = {}
     for name in ATTRIBUTES:

@@ -25,7 +25,7 @@ POLL_S = 0.5
 class LockTimeout(Exception):
     """The lock was not free before the deadline. ``holder`` is what is known of who has it."""
 
-    def __init__(self, path, timeout_s, holder, words=""):
+    def __init__(self, path, timeout_s, holder, words="") -> None:
         self.path = path
         self.timeout_s = timeout_s
         self.holder = holder
@@ -37,7 +37,7 @@ class Fenced(LockTimeout):
     one.
     """
 
-    def __init__(self, path, why):
+    def __init__(self, path, why) -> None:
         super().__init__(path, 0, {}, str(why))
 
 
@@ -52,14 +52,14 @@ class NodeLock:
     belongs to that attempt.
     """
 
-    def __init__(self, path=DEFAULT_PATH, owner=None, timeout_s=0):
+    def __init__(self, path=DEFAULT_PATH, owner=None, timeout_s=0) -> None:
         self.path = path
         self.owner = dict(owner or {})
         self.timeout_s = timeout_s
         self.fd = None
         self.waited_s = 0.0
 
-    def acquire(self):
+    def acquire(self) -> NodeLock:
         fd = open_file(self.path)
         started = time.monotonic()
         deadline = started + self.timeout_s
@@ -68,7 +68,7 @@ class NodeLock:
                 if time.monotonic() >= deadline:
                     raise LockTimeout(self.path, self.timeout_s, read_holder(self.path))
                 time.sleep(min(POLL_S, max(0.01, deadline - time.monotonic())))
-            attempt = self._admitted()
+            attempt = self._describe_admission()
         except BaseException:
             os.close(fd)
             raise
@@ -78,7 +78,7 @@ class NodeLock:
         self._write(dict(attempt, **dict(owner, pid=os.getpid(), started=time.time())))
         return self
 
-    def _admitted(self):
+    def _describe_admission(self) -> dict:
         """Return what this call reports of its attempt once it has the lock: the previous holder may have been the next
         attempt.
         """
@@ -94,7 +94,7 @@ class NodeLock:
         mine = claim.from_token(text)[0]
         return {"rollout_id": mine["rollout_id"], "attempt": mine["attempt"]}
 
-    def release(self):
+    def release(self) -> None:
         if self.fd is None:
             return
         # closed, not unlocked: a command that still runs with this descriptor goes on holding the node
@@ -102,24 +102,24 @@ class NodeLock:
         os.close(self.fd)
         self.fd = None
 
-    def update(self, **fields):
+    def update(self, **fields) -> None:
         """Say more about what the holder is doing (a step, for those who wait)."""
         self.owner.update(fields)
         current = read_json(self.path)
         self._write(dict(current, **fields))
 
-    def _write(self, content):
+    def _write(self, content) -> None:
         os.ftruncate(self.fd, 0)
         os.pwrite(self.fd, json.dumps(content, sort_keys=True).encode("utf-8") + b"\n", 0)
 
-    def __enter__(self):
+    def __enter__(self) -> NodeLock:
         return self.acquire()
 
-    def __exit__(self, exc_type, exc, tb):
+    def __exit__(self, exc_type, exc, tb) -> None:
         self.release()
 
 
-def open_file(path):
+def open_file(path) -> int:
     """A descriptor of a lock file, which is made if it is missing; OSError for one that is not this user's own.
 
     flock(2) needs no more than a file that can be read, so no other user may open it. Links are not followed.
@@ -142,7 +142,7 @@ def open_file(path):
     return fd
 
 
-def try_flock(fd):
+def try_flock(fd) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:
@@ -152,7 +152,7 @@ def try_flock(fd):
     return True
 
 
-def is_held(path=DEFAULT_PATH):
+def is_held(path=DEFAULT_PATH) -> bool | None:
     """True or False; None when the file cannot be opened."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -169,7 +169,7 @@ def is_held(path=DEFAULT_PATH):
         os.close(fd)
 
 
-def read_json(path):
+def read_json(path) -> dict:
     try:
         with open(path, encoding="utf-8") as handle:
             content = json.load(handle)
@@ -178,7 +178,7 @@ def read_json(path):
     return content if isinstance(content, dict) else {}
 
 
-def read_holder(path, proc="/proc"):
+def read_holder(path, proc="/proc") -> dict:
     """Return what the lock file says of its holder, if that process is alive, and which processes have the file
     open."""
     holder = read_json(path)
@@ -190,7 +190,7 @@ def read_holder(path, proc="/proc"):
     return holder
 
 
-def openers(path, proc="/proc"):
+def openers(path, proc="/proc") -> list[dict]:
     """Processes that have the lock file open, this one left out: the holder, and what it started."""
     found = []
     real = os.path.realpath(path)
@@ -209,7 +209,7 @@ def openers(path, proc="/proc"):
     return found
 
 
-def read_comm(proc, pid):
+def read_comm(proc, pid) -> str | None:
     try:
         with open(os.path.join(proc, str(pid), "comm"), encoding="utf-8") as handle:
             return handle.read().strip()
@@ -217,7 +217,7 @@ def read_comm(proc, pid):
         return None
 
 
-def describe(path, timeout_s, holder):
+def describe(path, timeout_s, holder) -> str:
     """One paragraph for an operator: who holds the node, since when, and what to do."""
     pid = holder.get("pid")
     who = "process %s" % pid if pid else "an unnamed process"
@@ -237,6 +237,6 @@ def describe(path, timeout_s, holder):
     )
 
 
-def ignore_hangup():
+def ignore_hangup() -> None:
     """A change goes on when the controller or its connection is lost: its end is read by the next run."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

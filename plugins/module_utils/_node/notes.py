@@ -15,11 +15,11 @@ NAMES = ("drain", "quarantine", "recovery", "thermal_relief")
 LONGEST = 1024 * 1024
 
 
-def path_of(directory, name):
+def path_of(directory, name) -> str:
     return os.path.join(directory, name + ".json")
 
 
-def read(directory, name):
+def read(directory, name) -> tuple[dict | None, str]:
     """(note, problem); None and no problem where there is none."""
     path = path_of(directory, name)
     try:
@@ -38,15 +38,15 @@ def read(directory, name):
     return (note, "") if isinstance(note, dict) else (None, "%s holds no dictionary" % path)
 
 
-def render_note(note):
+def render_note(note) -> str:
     return json.dumps(note, indent=4, sort_keys=True) + "\n"
 
 
-def write(directory, name, note):
+def write(directory, name, note) -> None:
     """Put a note in the place of the one that lies there; a reader finds either, also after a loss of power."""
-    claim.put(directory, name + ".json", render_note(note))
+    claim.write_state_file(directory, name + ".json", render_note(note))
 
 
-def remove(directory, name):
+def remove(directory, name) -> None:
     os.unlink(path_of(directory, name))
     files.sync_directory(directory)

@@ -25,7 +25,7 @@ COUNTS = {
 GPU_CLASS, BRIDGE_CLASS = "0x03", "0x0680"
 
 
-def read(root):
+def read(root) -> tuple[dict | None, list | None]:
     """``(links, switches)``: links by address, and the NVSwitches as a list; (None, None) when the bus cannot be
     listed.
 
@@ -49,7 +49,7 @@ def read(root):
     return links, switches
 
 
-def describe(path):
+def describe(path) -> dict:
     answer = dict((ours, files.read_line(os.path.join(path, theirs)) or None) for ours, theirs in LINK.items())
     answer["aer"] = counts(path)
     parent = os.path.dirname(os.path.realpath(path))
@@ -60,7 +60,7 @@ def describe(path):
     return answer
 
 
-def counts(path):
+def counts(path) -> dict[str, int] | None:
     """``{"correctable", "nonfatal", "fatal"}``; {} where there is no such counter, None where one cannot be read."""
     if not any(os.path.lexists(os.path.join(path, name)) for name, total in COUNTS.values()):
         return {} if files.listing(path) is not None else None

@@ -22,20 +22,20 @@ FLAGS, THREADS, START = 5, 16, 18
 KTHREAD = 0x00200000
 
 
-def users(proc, pid):
+def users(proc, pid) -> set[int]:
     """The real, effective and saved user of a process; none when it cannot be read."""
     found = re.search(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)", files.read_text("%s/%s/status" % (proc, pid)) or "", re.M)
     return set(int(number) for number in found.groups()) if found else set()
 
 
-def inner_pid(proc, pid):
+def inner_pid(proc, pid) -> int | None:
     """The number of a process in the namespace below the reader's, as of a container; None if it is in the reader's."""
     found = re.search(r"^NSpid:(.*)$", files.read_text("%s/%s/status" % (proc, pid)) or "", re.M)
     numbers = found.group(1).split() if found else []
     return int(numbers[1]) if len(numbers) > 1 else None
 
 
-def is_of_root(proc, pid):
+def is_of_root(proc, pid) -> bool:
     """Return whether root of this machine started a process, and no container and no user through a setuid program,
     which has the name and the arguments that its user chose.
     """
@@ -47,7 +47,7 @@ def is_of_root(proc, pid):
         return True
 
 
-def waiting(proc, name):
+def waiting(proc, name) -> list[dict]:
     """``[{pid, comm, state, threads, kernel, path}]``: the tasks of process ``name`` that are in state D,
     uninterruptible.
     """
@@ -72,7 +72,7 @@ def read_start(pid: int, proc: str = "/proc") -> int | None:
     return None if found is None or found["state"] in ("Z", "X") else found["started"]
 
 
-def parse(content):
+def parse(content) -> dict | None:
     """Parse a stat file (proc_pid_stat(5)): pid, comm, state, threads, whether it is a kernel thread, and the ticks
     since boot at its start; None of anything else.
     """

@@ -17,7 +17,7 @@ DEFAULT_TIMEOUT_S = 60
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def environment(extra=None):
+def environment(extra=None) -> dict[str, str]:
     """The environment commands get: theirs is the C locale and a full search path, whatever the login had."""
     env = dict((key, value) for key, value in os.environ.items() if not key.startswith("LC_"))
     env.update({"LANG": "C", "LC_ALL": "C", "LANGUAGE": "C", "PATH": SEARCH_PATH, "DEBIAN_FRONTEND": "noninteractive"})
@@ -33,11 +33,11 @@ class Runner:
     that the lock outlives the module when only the module is killed.
     """
 
-    def __init__(self, pass_fds=(), env=None):
+    def __init__(self, pass_fds=(), env=None) -> None:
         self.pass_fds = tuple(pass_fds)
         self.env = env
 
-    def __call__(self, argv, timeout=DEFAULT_TIMEOUT_S):
+    def __call__(self, argv, timeout=DEFAULT_TIMEOUT_S) -> tuple[int, str, str]:
         try:
             # run_command is AnsibleModule's: this runs without Ansible too, and run_command has neither a deadline nor
             # descriptors to pass on.
@@ -64,7 +64,7 @@ class Runner:
         return process.returncode, text(out), text(err)
 
 
-def kill_group(pgid):
+def kill_group(pgid) -> None:
     """Kill a process group; one that is already gone is fine."""
     try:
         os.killpg(pgid, signal.SIGKILL)
@@ -72,7 +72,7 @@ def kill_group(pgid):
         return
 
 
-def drain(process, timeout=5):
+def drain(process, timeout=5) -> tuple[bytes, bytes]:
     """Return what a killed command had written, without waiting for a grandchild that kept the pipe open."""
     try:
         return process.communicate(timeout=timeout)
@@ -80,10 +80,10 @@ def drain(process, timeout=5):
         return b"", b""
 
 
-def text(data):
+def text(data) -> str:
     return (data or b"").decode("utf-8", "replace")
 
 
-def missing(rc):
+def missing(rc) -> bool:
     """True when a return code of a Runner says that the command is not on the machine."""
     return rc == RC_NOT_FOUND

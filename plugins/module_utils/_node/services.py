@@ -40,12 +40,12 @@ class ServicesError(Exception):
     """Nothing was changed; the message says why."""
 
 
-def full(name):
+def full(name) -> str:
     """The name of a unit as systemd tells it: without a suffix, a service is meant."""
     return name if "." in name else name + ".service"
 
 
-def refusal(wanted, unit):
+def refusal(wanted, unit) -> tuple[str, str] | None:
     """(code, words) of why systemd cannot be told to do it; nothing when it can."""
     load = unit["load"]
     if load == "masked" and wanted == STARTED and unit["active"] not in RUNS:
@@ -55,7 +55,7 @@ def refusal(wanted, unit):
     return None
 
 
-def due(wanted, unit, again=False):
+def due(wanted, unit, again=False) -> str:
     """Decide what to do about an existing unit.
 
     One that is starting already is waited for, unless it has to start AGAIN.
@@ -69,7 +69,7 @@ def due(wanted, unit, again=False):
     return WAIT if unit["active"] == "activating" else START
 
 
-def has_reached(wanted, unit, rc):
+def has_reached(wanted, unit, rc) -> bool | None:
     """True, False, or None while it cannot be told yet, of a unit that was read after systemctl answered RC.
 
     A service of type oneshot has run when it is inactive and its result is a success.
@@ -87,18 +87,18 @@ def has_reached(wanted, unit, rc):
 class Services:
     """One run of module node_services. ``runner`` calls commands."""
 
-    def __init__(self, params, runner, sleep=time.sleep, clock=time.monotonic):
+    def __init__(self, params, runner, sleep=time.sleep, clock=time.monotonic) -> None:
         self.wanted, self.timeout_s = params["state"], params["timeout_s"]
         self.names = list(dict.fromkeys(full(name) for name in params["services"]))
         self.again = [full(name) for name in params["restart"]]
         self.runner, self.sleep, self.clock = runner, sleep, clock
         self.failures = []
 
-    def read(self, names):
+    def read(self, names) -> dict[str, dict] | None:
         """The units by their names; None when systemd does not tell all of them."""
         return units.show(self.runner, names, {"Type": "type"})
 
-    def run(self, check=False):
+    def run(self, check=False) -> dict:
         """The result of the module."""
         before = self.read(self.names)
         if before is None:
@@ -115,7 +115,7 @@ class Services:
             "msg": "; ".join("%s: %s" % (failure["service"], failure["message"]) for failure in self.failures),
         }
 
-    def one(self, name, unit, check):
+    def one(self, name, unit, check) -> dict:
         """Bring one unit where it is to be. What fails keeps no other from its turn."""
         refused = refusal(self.wanted, unit)
         action = NOTHING if refused else due(self.wanted, unit, name in self.again)
@@ -126,7 +126,7 @@ class Services:
         told = dict((key, unit[key]) for key in ("load", "active", "sub", "result"))
         return dict(told, name=name, action=action, changed=action in (START, STOP, RESTART))
 
-    def act(self, name, action):
+    def act(self, name, action) -> dict | None:
         """Tell systemd, wait for it, and read back; the unit as it is then."""
         verb = action if action in (STOP, RESTART) else START
         rc, out, err = self.runner(["systemctl", verb, name], self.timeout_s)
@@ -163,11 +163,11 @@ class Services:
                 )
             return unit
 
-    def fail(self, name, code, message):
+    def fail(self, name, code, message) -> None:
         self.failures.append({"service": name, "code": code, "message": message})
 
 
-def perform(params, check, runner_of=Runner, lock_path=lock.DEFAULT_PATH):
+def perform(params, check, runner_of=Runner, lock_path=lock.DEFAULT_PATH) -> dict:
     """The result of the module.
 
     RUNNER_OF makes what calls commands, given the descriptors that they are to keep open.

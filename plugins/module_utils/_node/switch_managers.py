@@ -25,7 +25,7 @@ PROGRAM = "nvlsm"
 PLACES = ("/opt/nvidia/nvlsm/sbin", "/usr/sbin", "/usr/bin")
 
 
-def read(root):
+def read(root) -> dict[str, list] | None:
     """``{"found": [{"address", "device"}], "unread": [address]}``; None when the bus cannot be listed.
 
     ``unread`` are adapters whose VPD is there and cannot be read. One that has no VPD manages no switch.
@@ -50,7 +50,7 @@ def read(root):
     return {"found": found, "unread": unread}
 
 
-def subnet_manager(root):
+def subnet_manager(root) -> dict:
     """``{"present": bool, "running": bool|None}`` of nvlsm; ``running`` is None when the processes cannot be listed."""
     present = any(os.path.isfile(files.under(root, place, PROGRAM)) for place in PLACES)
     proc = files.under(root, "/proc")

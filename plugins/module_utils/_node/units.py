@@ -30,7 +30,7 @@ PROPERTIES = {
 }
 
 
-def read(runner):
+def read(runner) -> dict | None:
     """``{unit: {"load", "active", "sub", "result", "enabled"}|None}``; None when systemd cannot be asked.
 
     A single unit is None when systemd said nothing of it. Values are systemd's own words, None for an empty one.
@@ -52,7 +52,7 @@ def read(runner):
     return found
 
 
-def show(runner, names, more=None):
+def show(runner, names, more=None) -> dict[str, dict] | None:
     """``{name: {..., "names": [its own name and its aliases]}}`` of exactly these units; None when systemd cannot be
     asked.
 
@@ -74,7 +74,7 @@ def show(runner, names, more=None):
     return found if set(found) == set(names) else None
 
 
-def parse(out):
+def parse(out) -> list[dict]:
     """The blocks of ``systemctl show`` for several units: Key=value lines, an empty line between two units."""
     blocks = []
     for part in out.split("\n\n"):

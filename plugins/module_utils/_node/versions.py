@@ -12,24 +12,24 @@ SEPARATORS = "".join(chr(code) for code in range(33, 127) if not chr(code).isaln
 DRIVER_VERSION = re.compile(r"^\d{3}\.\d{1,3}(\.\d{1,3})?$")
 
 
-def is_driver_version(value):
+def is_driver_version(value) -> bool:
     return bool(value) and bool(DRIVER_VERSION.match(value))
 
 
-def upstream(package_version):
+def upstream(package_version) -> str:
     """535.261.03 out of 1:535.261.03-1~bpo12+1."""
     value = package_version.split(":", 1)[-1]
     return value.rsplit("-", 1)[0] if "-" in value else value
 
 
-def names_package(value):
+def names_package(value) -> bool:
     """Tell if a wanted version names one package version, such as 535.261.03-1, and not all with that version of the
     driver.
     """
     return bool(value) and upstream(value) != value
 
 
-def compare(left, right):
+def compare(left, right) -> int:
     """Debian's order of two package versions: -1, 0 or 1."""
     for first, second in zip(split(left), split(right)):
         if isinstance(first, int):
@@ -41,7 +41,7 @@ def compare(left, right):
     return 0
 
 
-def split(version):
+def split(version) -> tuple[int, str, str]:
     epoch, colon, rest = version.partition(":")
     if not colon or not epoch.isdigit():
         epoch, rest = "0", version
@@ -51,7 +51,7 @@ def split(version):
     return int(epoch), main, revision
 
 
-def compare_part(left, right):
+def compare_part(left, right) -> int:
     while left or right:
         first, left = take(left, r"\D*")
         second, right = take(right, r"\D*")
@@ -64,12 +64,12 @@ def compare_part(left, right):
     return 0
 
 
-def take(value, pattern):
+def take(value, pattern) -> tuple[str, str]:
     found = re.match(pattern, value).group(0)
     return found, value[len(found) :]
 
 
-def compare_text(left, right):
+def compare_text(left, right) -> int:
     for index in range(max(len(left), len(right))):
         first, second = weight(left[index : index + 1]), weight(right[index : index + 1])
         if first != second:
@@ -77,7 +77,7 @@ def compare_text(left, right):
     return 0
 
 
-def weight(char):
+def weight(char) -> int:
     """A tilde sorts before the end, the end before letters, letters before everything else."""
     if char == "~":
         return -1
@@ -86,7 +86,7 @@ def weight(char):
     return ord(char) if char.isalpha() else ord(char) + 256
 
 
-def compare_rpm(left, right):
+def compare_rpm(left, right) -> int:
     """rpm's order of two ``[epoch:]version-release``: -1, 0 or 1. No epoch is epoch 0."""
     for first, second in zip(split(left), split(right)):
         if isinstance(first, int):
@@ -98,7 +98,7 @@ def compare_rpm(left, right):
     return 0
 
 
-def compare_segments(left, right):
+def compare_segments(left, right) -> int:
     """Runs of digits and runs of letters, one after the other; everything else only separates."""
     while left or right:
         left, right = left.lstrip(SEPARATORS), right.lstrip(SEPARATORS)
@@ -129,13 +129,13 @@ def compare_segments(left, right):
 class Key:
     """A sort key in Debian's order."""
 
-    def __init__(self, version):
+    def __init__(self, version) -> None:
         self.version = version
 
-    def __lt__(self, other):
+    def __lt__(self, other) -> bool:
         return compare(self.version, other.version) < 0
 
-    def __eq__(self, other):
+    def __eq__(self, other) -> bool:
         return compare(self.version, other.version) == 0
 
     __hash__ = None
@@ -144,10 +144,10 @@ class Key:
 class RpmKey(Key):
     """A sort key in rpm's order."""
 
-    def __lt__(self, other):
+    def __lt__(self, other) -> bool:
         return compare_rpm(self.version, other.version) < 0
 
-    def __eq__(self, other):
+    def __eq__(self, other) -> bool:
         return compare_rpm(self.version, other.version) == 0
 
     __hash__ = None
@@ -156,6 +156,6 @@ class RpmKey(Key):
 KEYS = {"apt": Key, "dnf": RpmKey}
 
 
-def newest(versions):
+def newest(versions) -> str | None:
     """The newest of some versions, or None of none."""
     return max(versions, key=Key) if versions else None

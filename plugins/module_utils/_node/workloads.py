@@ -22,7 +22,7 @@ CONTAINER = re.compile(
 MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 
 
-def read(root="/"):
+def read(root="/") -> list[dict] | None:
     """``[{"workload", "require": [text]}]``, one for every container; None when /proc cannot be listed.
 
     Only a container that root's runtime started counts, by its control group, and of its processes the first: any user
@@ -47,7 +47,7 @@ def read(root="/"):
     return found
 
 
-def container(root, path):
+def container(root, path) -> str | None:
     """The control group of the container that the control group PATH is in, None if it is in none of root's runtime."""
     found = CONTAINER.match(path)
     if not found or holders.is_of_user(path):
@@ -62,11 +62,11 @@ def container(root, path):
     return found.group(0)
 
 
-def environment(text):
+def environment(text) -> dict[str, str]:
     return dict(part.split("=", 1) for part in text.split("\0") if "=" in part)
 
 
-def list_required_variables(variables):
+def list_required_variables(variables) -> list[str]:
     if variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "true", "yes"):
         return []
     if variables.get("NVIDIA_VISIBLE_DEVICES", "void").strip() in NO_DEVICES:
@@ -74,7 +74,7 @@ def list_required_variables(variables):
     return [value for name, value in sorted(variables.items()) if name.startswith(PREFIX) and value.strip()]
 
 
-def in_words(proc, pid):
+def in_words(proc, pid) -> str:
     unit = holders.unit(proc, pid)
     return "the container of %s (pid %d%s)" % (
         files.read_line("%s/%d/comm" % (proc, pid)) or "an unnamed process",

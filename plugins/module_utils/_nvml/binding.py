@@ -56,7 +56,7 @@ class Binding:
 
     def __init__(
         self, cache: str, source: Optional[bytes] = None, version: Optional[str] = None, digest: Optional[str] = None
-    ):
+    ) -> None:
         self.source, self.version = source, version
         # The file that remembers a call of NVML which did not end.
         self.stuck_file = STUCK_FILE if os.geteuid() == 0 else os.path.join(cache, "nvml.stuck")
@@ -102,7 +102,7 @@ class _Loader(importlib.abc.SourceLoader):
     Without a digest nothing is kept.
     """
 
-    def __init__(self, source: bytes, cache: str, digest: Optional[str]):
+    def __init__(self, source: bytes, cache: str, digest: Optional[str]) -> None:
         self._source, self._cache, self._digest = source, cache, digest
 
     def get_filename(self, fullname: str) -> str:

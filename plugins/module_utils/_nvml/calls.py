@@ -27,16 +27,16 @@ ABSENT = (
 class Reader:
     """Calls one binding and turns whatever happens into a value of the snapshot."""
 
-    def __init__(self, binding, progress=None):
+    def __init__(self, binding, progress=None) -> None:
         self.binding = binding
         self._pointer = getattr(binding, "_nvmlGetFunctionPointer", None)
         self._progress = progress or (lambda where: None)
 
-    def guard(self, where, read):
+    def guard(self, where, read_value) -> dict:
         """The value of READ(), or the code of what it raised. WHERE is told first, in case the call never returns."""
         self._progress(where)
         try:
-            return codes.value(read())
+            return codes.value(read_value())
         except self.binding.NVMLError as exc:
             return codes.missing(int(exc.value))
         except UnicodeDecodeError as exc:
@@ -46,34 +46,34 @@ class Reader:
                 return codes.missing(codes.FUNCTION_NOT_FOUND, "the library is older than the binding")
             return codes.missing(codes.UNREADABLE, "%s: %s" % (type(exc).__name__, exc))
 
-    def call(self, name, *args):
+    def call(self, name, *args) -> dict:
         """Call the binding's function NAME."""
         function = getattr(self.binding, name, None)
         if function is None:
             return codes.missing(codes.FUNCTION_NOT_FOUND, "the binding has no %s" % (name,))
         return self.guard(name, lambda: _decode(function(*args)))
 
-    def ask(self, symbol, *args):
+    def ask(self, symbol, *args) -> int:
         """The return code of the library's function SYMBOL itself; raises NVMLError where there is no such function."""
         return self._pointer(symbol)(*args)
 
-    def raw(self, symbol, *args):
+    def raw(self, symbol, *args) -> None:
         """Call the library's function SYMBOL itself; raises NVMLError unless it answers SUCCESS."""
         rc = self._pointer(symbol)(*args)
         if rc != codes.SUCCESS:
             raise self.binding.NVMLError(rc)
 
-    def number(self, symbol, *args, kind=ctypes.c_uint):
+    def number(self, symbol, *args, kind=ctypes.c_uint) -> dict:
         """Return what SYMBOL writes to its last parameter."""
 
-        def read():
+        def read_value() -> int:
             out = kind()
             self.raw(symbol, *args, ctypes.byref(out))
             return int(out.value)
 
-        return self.guard(symbol, read)
+        return self.guard(symbol, read_value)
 
-    def pair(self, symbol, handle):
+    def pair(self, symbol, handle) -> tuple[dict, dict]:
         """Return what SYMBOL writes to its last two parameters, as two values."""
         first, second = ctypes.c_uint(), ctypes.c_uint()
         answer = self.guard(symbol, lambda: self.raw(symbol, handle, ctypes.byref(first), ctypes.byref(second)))
@@ -81,29 +81,29 @@ class Reader:
             return answer, dict(answer)
         return codes.value(int(first.value)), codes.value(int(second.value))
 
-    def text(self, symbol, handle, size=fields.TEXT_BYTES):
+    def text(self, symbol, handle, size=fields.TEXT_BYTES) -> dict:
         """The text that SYMBOL writes into a buffer."""
 
-        def read():
+        def read_value() -> str:
             buffer = ctypes.create_string_buffer(size)
             self.raw(symbol, handle, buffer, ctypes.c_uint(size))
             return buffer.value.decode("ascii")
 
-        return self.guard(symbol, read)
+        return self.guard(symbol, read_value)
 
-    def struct(self, symbol, handle, kind, version=None):
+    def struct(self, symbol, handle, kind, version=None) -> dict:
         """The structure that SYMBOL fills, of our own layout KIND."""
 
-        def read():
+        def read_value():
             content = kind()
             if version is not None:
                 content.version = version
             self.raw(symbol, handle, ctypes.byref(content))
             return content
 
-        return self.guard(symbol, read)
+        return self.guard(symbol, read_value)
 
-    def first(self, *attempts):
+    def first(self, *attempts) -> dict:
         """The answer of the first attempt that the library knows how to answer."""
         answer = codes.missing(codes.FUNCTION_NOT_FOUND)
         for attempt in attempts:
@@ -112,10 +112,10 @@ class Reader:
                 break
         return answer
 
-    def field(self, handle, number, scope=0):
+    def field(self, handle, number, scope=0) -> dict:
         """One field value; the array call itself never fails for a single field, the field says it."""
 
-        def read():
+        def read_value() -> int:
             item = fields.FieldValue()
             item.fieldId = number
             item.scopeId = scope
@@ -126,17 +126,17 @@ class Reader:
                 raise ValueError("field %d has the unknown value type %d" % (number, item.valueType))
             return getattr(item.value, fields.FIELD_CONTENTS[item.valueType])
 
-        return self.guard("nvmlDeviceGetFieldValues(%d)" % (number,), read)
+        return self.guard("nvmlDeviceGetFieldValues(%d)" % (number,), read_value)
 
 
-def convert_answer(answer, change):
+def convert_answer(answer, change) -> dict:
     """ANSWER with CHANGE applied to its value, or its code as it is."""
     if answer["rc"] != codes.SUCCESS:
         return dict(answer)
     return codes.value(change(answer["value"]))
 
 
-def combine_answers(parts):
+def combine_answers(parts) -> dict:
     """One value made of several answers by name: a part that this GPU does not have is None, and an error of one is the
     error of all.
 

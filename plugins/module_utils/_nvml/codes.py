@@ -82,19 +82,19 @@ INIT_ADVICE = {
 }
 
 
-def name(rc):
+def name(rc) -> str:
     """The name of return code RC, or a text that shows the number."""
     if rc == UNREADABLE:
         return "UNREADABLE"
     return NAMES.get(rc, "CODE_%s" % (rc,))
 
 
-def value(content):
+def value(content) -> dict:
     """A value that was read."""
     return {"value": content, "rc": SUCCESS}
 
 
-def missing(rc, detail=None):
+def missing(rc, detail=None) -> dict:
     """A value that was not read, and the code that says why."""
     answer = {"value": None, "rc": rc, "error": name(rc)}
     if detail:
@@ -102,7 +102,7 @@ def missing(rc, detail=None):
     return answer
 
 
-def init_message(rc):
+def init_message(rc) -> str:
     """One sentence for an operator about NVML that does not start."""
     return "NVML did not start: %s (%s); %s" % (
         name(rc),

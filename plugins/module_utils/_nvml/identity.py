@@ -29,7 +29,7 @@ INFOROM_KEYS = ("inforom_image_version", "inforom_config_checksum", "inforom_val
 MODES_KEYS = ("persistence_mode", "compute_mode")
 
 
-def read_min(reader, handle, gpu):
+def read_min(reader, handle, gpu) -> None:
     gpu["uuid"] = reader.call("nvmlDeviceGetUUID", handle)
     gpu["name"] = reader.call("nvmlDeviceGetName", handle)
     pci = reader.struct("nvmlDeviceGetPciInfo_v3", handle, fields.PciInfo)
@@ -39,7 +39,7 @@ def read_min(reader, handle, gpu):
     gpu["pci_subsystem_id"] = convert_answer(pci, lambda info: _format_ids(info.pciSubSystemId))
 
 
-def read_identity(reader, handle, gpu):
+def read_identity(reader, handle, gpu) -> None:
     gpu["serial"] = reader.call("nvmlDeviceGetSerial", handle)
     gpu["minor_number"] = reader.number("nvmlDeviceGetMinorNumber", handle)
     gpu["board_part_number"] = reader.call("nvmlDeviceGetBoardPartNumber", handle)
@@ -57,7 +57,7 @@ def read_identity(reader, handle, gpu):
     )
 
 
-def read_inforom(reader, handle, gpu):
+def read_inforom(reader, handle, gpu) -> None:
     gpu["inforom_image_version"] = reader.call("nvmlDeviceGetInforomImageVersion", handle)
     gpu["inforom_config_checksum"] = reader.number("nvmlDeviceGetInforomConfigurationChecksum", handle)
     gpu["inforom_valid"] = convert_answer(
@@ -66,41 +66,41 @@ def read_inforom(reader, handle, gpu):
     )
 
 
-def read_modes(reader, handle, gpu):
+def read_modes(reader, handle, gpu) -> None:
     gpu["persistence_mode"] = reader.number("nvmlDeviceGetPersistenceMode", handle)
     gpu["compute_mode"] = reader.number("nvmlDeviceGetComputeMode", handle)
 
 
-def bus_id(info):
+def bus_id(info) -> str:
     return "%08x:%02x:%02x.0" % (info.domain, info.bus, info.device)
 
 
-def _format_ids(number):
+def _format_ids(number) -> str:
     return "%04x:%04x" % (number & 0xFFFF, number >> 16)
 
 
-def _gsp_version(reader, handle):
+def _gsp_version(reader, handle) -> dict:
     """The one text of NVML whose call is told no size."""
 
-    def read():
+    def read_value() -> str:
         text = ctypes.create_string_buffer(fields.GSP_VERSION_BYTES)
         reader.raw("nvmlDeviceGetGspFirmwareVersion", handle, text)
         return text.value.decode("ascii")
 
-    return reader.guard("nvmlDeviceGetGspFirmwareVersion", read)
+    return reader.guard("nvmlDeviceGetGspFirmwareVersion", read_value)
 
 
 MIG_KEYS = ("mig_mode_current", "mig_mode_pending", "mig_max_devices", "mig_instances")
 LIMIT = 64
 
 
-def read_mig(reader, handle, gpu):
+def read_mig(reader, handle, gpu) -> None:
     gpu["mig_mode_current"], gpu["mig_mode_pending"] = reader.pair("nvmlDeviceGetMigMode", handle)
     gpu["mig_max_devices"] = reader.number("nvmlDeviceGetMaxMigDeviceCount", handle)
     gpu["mig_instances"] = _read_instances(reader, handle, gpu["mig_mode_current"], gpu["mig_max_devices"])
 
 
-def _read_instances(reader, handle, mode, limit):
+def _read_instances(reader, handle, mode, limit) -> dict:
     if mode["rc"] != codes.SUCCESS:
         return dict(mode)
     if not mode["value"]:

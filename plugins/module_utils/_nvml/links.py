@@ -48,7 +48,7 @@ FABRIC = (
 )
 
 
-def read_pcie(reader, handle, gpu):
+def read_pcie(reader, handle, gpu) -> None:
     for key, symbol in PCIE:
         gpu[key] = reader.number(symbol, handle)
     replay = reader.number("nvmlDeviceGetPcieReplayCounter", handle)
@@ -57,7 +57,7 @@ def read_pcie(reader, handle, gpu):
     gpu["pcie_replay_count"] = replay
 
 
-def read_nvlink(reader, handle, gpu):
+def read_nvlink(reader, handle, gpu) -> None:
     active = _links_active(reader, handle)
     gpu["nvlink_active"] = active
     if active["rc"] != codes.SUCCESS:
@@ -75,7 +75,7 @@ def read_nvlink(reader, handle, gpu):
     gpu["nvlinks"] = codes.value(links)
 
 
-def _links_active(reader, handle):
+def _links_active(reader, handle) -> dict | None:
     """Return for each link if it is active; None for a missing link between existing ones."""
     links = []
     first_refusal = None
@@ -95,11 +95,11 @@ def _links_active(reader, handle):
     return codes.value(links) if links else first_refusal
 
 
-def _read_link(reader, handle, number, up):
+def _read_link(reader, handle, number, up) -> tuple[dict | None, dict | None]:
     """(what is known of one link, None), or (None, the answer that says why not)."""
     link = ctypes.c_uint(number)
 
-    def remote():
+    def remote() -> str:
         info = fields.PciInfo()
         reader.raw("nvmlDeviceGetNvLinkRemotePciInfo_v2", handle, link, ctypes.byref(info))
         return bus_id(info)
@@ -131,7 +131,7 @@ def _read_link(reader, handle, number, up):
     return found, None
 
 
-def read_p2p(reader, opened):
+def read_p2p(reader, opened) -> None:
     """The peers of each GPU.
 
     OPENED is a list of (handle, gpu); a GPU that cannot be opened or named is no peer.
@@ -156,14 +156,14 @@ def read_p2p(reader, opened):
         gpu["p2p"] = problem or codes.value(peers)
 
 
-def read_fabric(reader, handle, gpu):
+def read_fabric(reader, handle, gpu) -> None:
     """State of the GPU in its NVLink fabric. What a driver does not say is None."""
     answer = reader.first(*[lambda way=way: reader.struct(way[0], handle, way[1], way[2]) for way in FABRIC])
     gpu["fabric"] = convert_answer(answer, _convert_fabric)
     gpu["fabric_state"] = convert_answer(answer, _convert_fabric)
 
 
-def _convert_fabric(info):
+def _convert_fabric(info) -> dict:
     return {
         "state": int(info.state),
         "status": int(info.status),

@@ -44,7 +44,7 @@ LOCATIONS = (("sram", 7), ("dram", 2))
 RETIRED_CAUSES = (("sbe", fields.FI_RETIRED_SBE, 0), ("dbe", fields.FI_RETIRED_DBE, 1))
 
 
-def read_memory(reader, handle, gpu):
+def read_memory(reader, handle, gpu) -> None:
     answer = reader.first(
         lambda: reader.struct("nvmlDeviceGetMemoryInfo_v2", handle, fields.MemoryV2, fields.MEMORY_V2),
         lambda: reader.struct("nvmlDeviceGetMemoryInfo", handle, fields.Memory),
@@ -61,7 +61,7 @@ def read_memory(reader, handle, gpu):
     gpu["bar1_used_bytes"] = convert_answer(bar1, lambda info: int(info.used))
 
 
-def read_ecc(reader, handle, gpu):
+def read_ecc(reader, handle, gpu) -> None:
     gpu["ecc_mode_current"], gpu["ecc_mode_pending"] = reader.pair("nvmlDeviceGetEccMode", handle)
     parts = {}
     for period, period_number in PERIODS:
@@ -89,7 +89,7 @@ def read_ecc(reader, handle, gpu):
     )
 
 
-def read_repair(reader, handle, gpu):
+def read_repair(reader, handle, gpu) -> None:
     gpu["remapped_rows"] = _remapped_rows(reader, handle)
     gpu["remap_histogram"] = convert_answer(
         reader.struct("nvmlDeviceGetRowRemapperHistogram", handle, fields.RemapHistogram),
@@ -109,14 +109,14 @@ def read_repair(reader, handle, gpu):
     gpu["recovery_action"] = reader.field(handle, fields.FI_RECOVERY_ACTION)
 
 
-def _by_period(parts):
+def _by_period(parts) -> dict[str, dict]:
     counters = {}
     for (period, location, error), count in parts.items():
         counters.setdefault(period, {}).setdefault(location, {})[error] = count
     return counters
 
 
-def _convert_sram(errors):
+def _convert_sram(errors) -> dict:
     return {
         "threshold_exceeded": bool(errors.bThresholdExceeded),
         "volatile_corrected": int(errors.volatileCor),
@@ -135,7 +135,7 @@ def _convert_sram(errors):
     }
 
 
-def _remapped_rows(reader, handle):
+def _remapped_rows(reader, handle) -> dict:
     parts = [ctypes.c_uint() for dummy in range(4)]
     answer = reader.guard(
         "nvmlDeviceGetRemappedRows",
@@ -160,7 +160,7 @@ def _remapped_rows(reader, handle):
     return answer
 
 
-def _make_remapped_rows(correctable, uncorrectable, pending, failure):
+def _make_remapped_rows(correctable, uncorrectable, pending, failure) -> dict:
     return {
         "correctable": int(correctable),
         "uncorrectable": int(uncorrectable),
@@ -169,7 +169,7 @@ def _make_remapped_rows(correctable, uncorrectable, pending, failure):
     }
 
 
-def _count_retired_pages(reader, handle, field, cause):
+def _count_retired_pages(reader, handle, field, cause) -> dict:
     """Count the pages retired for CAUSE: the field, or the length of the list if the driver has no such field."""
     answer = reader.field(handle, field)
     if answer["rc"] == codes.SUCCESS:
@@ -177,11 +177,11 @@ def _count_retired_pages(reader, handle, field, cause):
     if answer["rc"] not in (codes.NOT_SUPPORTED, codes.FUNCTION_NOT_FOUND):
         return answer
 
-    def read():
+    def read_value() -> int:
         count = ctypes.c_uint(0)
         rc = reader.ask("nvmlDeviceGetRetiredPages", handle, ctypes.c_uint(cause), ctypes.byref(count), None)
         if rc not in (codes.SUCCESS, codes.INSUFFICIENT_SIZE):
             raise reader.binding.NVMLError(rc)
         return int(count.value)
 
-    return reader.guard("nvmlDeviceGetRetiredPages", read)
+    return reader.guard("nvmlDeviceGetRetiredPages", read_value)

@@ -64,11 +64,11 @@ POWER = (
 )
 
 
-def _by_type(reader, symbol, handle, kinds):
+def _by_type(reader, symbol, handle, kinds) -> dict[str, dict]:
     return dict((name, reader.number(symbol, handle, ctypes.c_uint(number))) for name, number in kinds)
 
 
-def read_clocks(reader, handle, gpu):
+def read_clocks(reader, handle, gpu) -> None:
     now = _by_type(reader, "nvmlDeviceGetClockInfo", handle, CLOCKS)
     gpu["clock_sm_mhz"], gpu["clock_mem_mhz"] = now["sm"], now["mem"]
     gpu["clocks_mhz"] = combine_answers(now)
@@ -90,19 +90,19 @@ def read_clocks(reader, handle, gpu):
     )
 
 
-def _read_violation(reader, handle, policy, field):
-    def read():
+def _read_violation(reader, handle, policy, field) -> dict[str, int]:
+    def read_value() -> int:
         times = fields.ViolationTime()
         reader.raw("nvmlDeviceGetViolationStatus", handle, ctypes.c_uint(policy), ctypes.byref(times))
         return int(times.violationTime)
 
-    answer = reader.guard("nvmlDeviceGetViolationStatus", read)
+    answer = reader.guard("nvmlDeviceGetViolationStatus", read_value)
     if answer["rc"] in (codes.FUNCTION_NOT_FOUND, codes.DEPRECATED):
         return reader.field(handle, field)
     return answer
 
 
-def read_temperatures(reader, handle, gpu):
+def read_temperatures(reader, handle, gpu) -> None:
     gpu["temperature_gpu_c"] = reader.number("nvmlDeviceGetTemperature", handle, ctypes.c_uint(fields.TEMPERATURE_GPU))
     gpu["temperature_memory_c"] = reader.field(handle, fields.FI_MEMORY_TEMPERATURE)
     gpu["temperature_margin_c"] = convert_answer(
@@ -120,7 +120,7 @@ def read_temperatures(reader, handle, gpu):
     )
 
 
-def read_power(reader, handle, gpu):
+def read_power(reader, handle, gpu) -> None:
     for key, symbol in POWER:
         gpu[key] = reader.number(symbol, handle)
     gpu["power_limit_min_mw"], gpu["power_limit_max_mw"] = reader.pair(
@@ -128,15 +128,15 @@ def read_power(reader, handle, gpu):
     )
 
 
-def read_processes(reader, handle, gpu):
+def read_processes(reader, handle, gpu) -> None:
     gpu["compute_processes"] = processes(reader, handle, "nvmlDeviceGetComputeRunningProcesses", _convert_process)
     gpu["graphics_processes"] = processes(reader, handle, "nvmlDeviceGetGraphicsRunningProcesses", _convert_process)
 
 
-def processes(reader, handle, name, convert_row):
+def processes(reader, handle, name, convert_row) -> dict:
     """Processes by pid, each row of the function NAME converted: a size query, then the list, again while it grows."""
 
-    def read(symbol):
+    def read_value(symbol) -> list[dict]:
         count = ctypes.c_uint(0)
         table = None
         for _attempt in range(5):
@@ -153,10 +153,13 @@ def processes(reader, handle, name, convert_row):
 
     # The call without a version fills a shorter structure and is never used.
     return reader.first(
-        *[lambda symbol=symbol: reader.guard(symbol, lambda: read(symbol)) for symbol in (name + "_v3", name + "_v2")]
+        *[
+            lambda symbol=symbol: reader.guard(symbol, lambda: read_value(symbol))
+            for symbol in (name + "_v3", name + "_v2")
+        ]
     )
 
 
-def _convert_process(row):
+def _convert_process(row) -> dict:
     used = row.usedGpuMemory
     return {"pid": int(row.pid), "used_bytes": None if used == fields.MEMORY_NOT_AVAILABLE else int(used)}

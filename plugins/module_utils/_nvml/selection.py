@@ -13,7 +13,7 @@ class Choice(Exception):
     """A GPU was asked for that is not there; the text says which."""
 
 
-def choose_gpus(gpus, wanted):
+def choose_gpus(gpus, wanted) -> list[dict]:
     """The GPUs that were asked for, each known by UUID, PCI address or NVML index; all if nothing was."""
     if not wanted:
         return gpus
@@ -34,7 +34,7 @@ def choose_gpus(gpus, wanted):
     return found
 
 
-def names(gpu):
+def names(gpu) -> list[str]:
     known = [str(gpu["index"])]
     address = value(gpu, "pci_bus_id")
     if address:

@@ -43,17 +43,17 @@ class _Place:
 
     SIZE = 256
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._memory = mmap.mmap(-1, self.SIZE)
 
-    def tell(self, where):
+    def tell(self, where) -> None:
         data = where.encode("utf-8")[: self.SIZE - 1] + b"\0"
         self._memory[: len(data)] = data
 
-    def read(self):
+    def read(self) -> str:
         return self._memory[:].partition(b"\0")[0].decode("utf-8", "replace")
 
-    def close(self):
+    def close(self) -> None:
         self._memory.close()
 
 
@@ -132,7 +132,7 @@ def finish(started):
     return Outcome("crashed", None, "%s ended without a result%s; look at the kernel log" % (worker, at))
 
 
-def _be_child(work, pipe, place, lifetime_s):
+def _be_child(work, pipe, place, lifetime_s) -> None:
     """Never returns, and outlives its caller by no more than its lifetime: a caller that was killed ends no process."""
     code = 1
     try:
@@ -146,7 +146,7 @@ def _be_child(work, pipe, place, lifetime_s):
             os.dup2(nothing, descriptor)
         _close_all_but(pipe)
 
-        def tell(**line):
+        def tell(**line) -> None:
             data = json.dumps(line).encode("utf-8") + b"\n"
             while data:
                 data = data[os.write(pipe, data) :]
@@ -160,7 +160,7 @@ def _be_child(work, pipe, place, lifetime_s):
         os._exit(code)
 
 
-def _close_all_but(keep):
+def _close_all_but(keep) -> None:
     try:
         numbers = [int(name) for name in os.listdir("/proc/self/fd")]
     except (OSError, ValueError):
@@ -173,7 +173,7 @@ def _close_all_but(keep):
                 pass  # the descriptor that listed the directory is already closed
 
 
-def _collect_lines(read_end, until):
+def _collect_lines(read_end, until) -> tuple[list, bool, str | None]:
     """(lines, complete, problem): what the child wrote, until it closed its end or the deadline passed."""
     os.set_blocking(read_end, False)
     poller = select.poll()
@@ -215,7 +215,7 @@ def _find_last(lines, key):
     return None
 
 
-def _reap_child(child, patience_s):
+def _reap_child(child, patience_s) -> int | None:
     """The child's wait status, or None if it has not ended in time."""
     until = time.monotonic() + patience_s
     while True:
@@ -230,7 +230,7 @@ def _reap_child(child, patience_s):
         time.sleep(0.01)
 
 
-def _end_child(child, kill):
+def _end_child(child, kill) -> bool:
     """Kill the child's whole group; whether it is gone."""
     try:
         kill(child, signal.SIGKILL)
@@ -243,7 +243,7 @@ def _end_child(child, kill):
     return _reap_child(child, GRACE_S) is not None
 
 
-def remember_child(stuck_file, pid):
+def remember_child(stuck_file, pid) -> None:
     """Note that PID could not be ended."""
     start = proc_tasks.read_start(pid)
     if stuck_file is None or start is None:
@@ -261,7 +261,7 @@ def remember_child(stuck_file, pid):
         return
 
 
-def read_note(path):
+def read_note(path) -> bytes | None:
     """The bytes of a note, None without one.
 
     Only a file of root's or our own is believed: others may write where it lies.
@@ -279,7 +279,7 @@ def read_note(path):
         os.close(handle)
 
 
-def recall_child(stuck_file):
+def recall_child(stuck_file) -> dict | None:
     """The note about a process that is still stuck, or None; a note that no longer holds is removed."""
     data = None if stuck_file is None else read_note(stuck_file)
     if data is None:

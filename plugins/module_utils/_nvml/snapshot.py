@@ -19,7 +19,7 @@ SYSTEM_KEYS = ("driver_version", "nvml_version", "cuda_driver_version")
 GPU_KEYS = subsets.KEYS
 
 
-def make_blank(status, message, rc=None, binding=None):
+def make_blank(status, message, rc=None, binding=None) -> dict:
     """A snapshot without a reading: STATUS and MESSAGE say why, and no value pretends to be one."""
     nothing = codes.missing(codes.UNREADABLE if rc is None else rc)
     return {
@@ -37,7 +37,7 @@ def make_blank(status, message, rc=None, binding=None):
     }
 
 
-def read_gpu(reader, index, chosen, more=()):
+def read_gpu(reader, index, chosen, more=()) -> tuple:
     """(handle or None, values): those of the CHOSEN subsets of the GPU at INDEX.
 
     One whose handle is refused keeps that code in every place.
@@ -58,7 +58,7 @@ def read_gpu(reader, index, chosen, more=()):
     return answer["value"], gpu
 
 
-def read_gpus(reader, count, names, more=()):
+def read_gpus(reader, count, names, more=()) -> list[dict]:
     chosen = [subset for subset in subsets.TABLE if subset.name in names]
     found = [read_gpu(reader, index, chosen, more) for index in range(count)]
     if "p2p" in names:
@@ -66,7 +66,7 @@ def read_gpus(reader, count, names, more=()):
     return [gpu for dummy, gpu in found]
 
 
-def read_system(reader):
+def read_system(reader) -> dict[str, dict]:
     cuda = reader.first(
         lambda: reader.call("nvmlSystemGetCudaDriverVersion_v2"), lambda: reader.call("nvmlSystemGetCudaDriverVersion")
     )
@@ -79,7 +79,7 @@ def read_system(reader):
     }
 
 
-def read_pass(nvml, binding, progress=None, gather=None, more=()):
+def read_pass(nvml, binding, progress=None, gather=None, more=()) -> dict:
     """One nvmlInit, one pass over all GPUs with the binding module NVML; the subsets GATHER, None for all, and what
     MORE reads.
     """
@@ -111,12 +111,12 @@ def read_pass(nvml, binding, progress=None, gather=None, more=()):
         reader.call("nvmlShutdown")
 
 
-def is_simulated(nvml):
+def is_simulated(nvml) -> bool:
     """Tell if the loaded library is the simulator, which has a symbol of its own."""
     return hasattr(getattr(nvml, "nvmlLib", None), "gpusim_marker")
 
 
-def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.run, more=()):
+def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.run, more=()) -> dict:
     """Read all GPUs of this machine in a child that is never waited for past DEADLINE_S seconds.
 
     LOAD() answers (binding module or None, description of it); by default the binding that this machine has. STUCK_FILE
@@ -158,12 +158,12 @@ AGAIN_S = 10.0
 HOLDS_S = 900.0
 
 
-def note_path(stuck_file):
+def note_path(stuck_file) -> str:
     """Return the path of the note, beside the one about a child that cannot be ended."""
     return stuck_file + ".hung"
 
 
-def loaded_driver(root="/"):
+def loaded_driver(root="/") -> list:
     """Return what stays the same while the driver's kernel module is loaded: (boot id, number of its directory in
     sysfs); None if it is not loaded.
     """
@@ -174,7 +174,7 @@ def loaded_driver(root="/"):
     return [identity.read_boot_id(root), number]
 
 
-def choose_deadline(note, wanted_s, driver, now):
+def choose_deadline(note, wanted_s, driver, now) -> float:
     """Return the seconds to wait for NVML: the deadline WANTED_S, less if NOTE is about the same DRIVER and a wait at
     least as long.
 
@@ -190,7 +190,7 @@ def choose_deadline(note, wanted_s, driver, now):
     return min(wanted_s, AGAIN_S)
 
 
-def recall_hang(stuck_file):
+def recall_hang(stuck_file) -> dict | None:
     """The note, None without one."""
     data = session.read_note(note_path(stuck_file))
     try:
@@ -199,7 +199,7 @@ def recall_hang(stuck_file):
         return None
 
 
-def remember_hang(stuck_file, waited_s, driver, now):
+def remember_hang(stuck_file, waited_s, driver, now) -> None:
     """Note that NVML did not answer within WAITED_S.
 
     Without the note the next one only waits for its whole deadline.
@@ -210,7 +210,7 @@ def remember_hang(stuck_file, waited_s, driver, now):
         return
 
 
-def forget_hang(stuck_file):
+def forget_hang(stuck_file) -> None:
     """It answered."""
     try:
         os.unlink(note_path(stuck_file))
@@ -218,6 +218,6 @@ def forget_hang(stuck_file):
         pass  # there was none, or it is root's
 
 
-def boot_seconds():
+def boot_seconds() -> float:
     """Seconds since boot, also those that the machine slept."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

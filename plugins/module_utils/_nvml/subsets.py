@@ -39,7 +39,7 @@ class SubsetError(ValueError):
     """A subset that does not exist; the text names it and those that do."""
 
 
-def choose(wanted=None):
+def choose(wanted=None) -> list[str]:
     """The names of the subsets to gather for WANTED, a list as gather_subset takes it. None and an empty list are all.
 
     "all" is every subset, "!" before a name takes it out again, and what only takes out starts with all.

@@ -44,7 +44,7 @@ exec /usr/sbin/dkms "$@"
 # --- parsers --------------------------------------------------------------------------------------------------------
 
 
-def parse_show(text):
+def parse_show(text) -> dict[str, list]:
     """``apt-cache show`` -> ``{name: [record, ...]}``; a record that has a file name can be downloaded."""
     index = {}
     for stanza in re.split(r"\n\s*\n", text):
@@ -76,7 +76,7 @@ def parse_show(text):
     return index
 
 
-def parse_stanza(stanza):
+def parse_stanza(stanza) -> dict[str, str]:
     fields, key = {}, None
     for line in stanza.splitlines():
         if line[:1] in (" ", "\t"):
@@ -90,7 +90,7 @@ def parse_stanza(stanza):
     return fields
 
 
-def parse_relations(text):
+def parse_relations(text) -> list[list]:
     """``a (= 1) | b, c`` -> ``[[("a", "=", "1"), ("b", None, None)], [("c", None, None)]]``."""
     groups = []
     for part in text.replace("\n", " ").split(","):
@@ -104,12 +104,12 @@ def parse_relations(text):
     return groups
 
 
-def parse_depends(text):
+def parse_depends(text) -> list[list]:
     """``a (= 1) | b, c`` -> ``[["a", "b"], ["c"]]``."""
     return [[item[0] for item in group] for group in parse_relations(text)]
 
 
-def parse_query(text):
+def parse_query(text) -> dict[str, dict]:
     """Output of dpkg-query in :data:`QUERY_FORMAT` -> ``{name: {...}}``; a foreign architecture's name carries it."""
     rows = []
     for line in text.splitlines():
@@ -132,7 +132,7 @@ def parse_query(text):
     return installed
 
 
-def parse_simulation(text):
+def parse_simulation(text) -> dict[str, list]:
     """``apt-get -s`` -> the transaction as data."""
     transaction = {"install": [], "upgrade": [], "downgrade": [], "reinstall": [], "remove": []}
     for line in text.splitlines():
@@ -155,7 +155,7 @@ def parse_simulation(text):
     return transaction
 
 
-def parse_uris(text):
+def parse_uris(text) -> dict[str, int]:
     """``apt-get --print-uris`` -> ``{archive: bytes}`` of what is not on the machine yet."""
     found = {}
     for line in text.splitlines():
@@ -165,7 +165,7 @@ def parse_uris(text):
     return found
 
 
-def parse_policy(text):
+def parse_policy(text) -> dict[str, dict]:
     """``apt-cache policy`` -> ``{name: {version: [archive, ...]}}``; the archive is the suite and component, such as
     bookworm/non-free.
     """
@@ -185,7 +185,7 @@ def parse_policy(text):
     return found
 
 
-def parse_unmet(text):
+def parse_unmet(text) -> list[str]:
     """Return the dependencies that apt cannot satisfy: ``["nvidia-smi : Depends: libnvidia-ml1 (= 1) but 2 is to be
     installed"]``.
     """
@@ -205,7 +205,7 @@ class AptError(ManagerError):
     """A command of apt or dpkg failed."""
 
     @staticmethod
-    def find_unmet(out, err):
+    def find_unmet(out, err) -> list[str]:
         return parse_unmet(out)
 
 
@@ -216,21 +216,21 @@ class Apt(Manager):
     unattended_file = "/etc/apt/apt.conf.d/53gpufleet-nvidia-driver"
     error = AptError
 
-    def __init__(self, runner, root="/", lock_timeout_s=300, timeout_s=3600):
+    def __init__(self, runner, root="/", lock_timeout_s=300, timeout_s=3600) -> None:
         super().__init__(runner, root, lock_timeout_s, timeout_s)
         self.there = {}  # what is installed, as read last
 
     @property
-    def lock_options(self):
+    def lock_options(self) -> tuple[str, str]:
         return ("-o", "DPkg::Lock::Timeout=%d" % self.lock_timeout_s)
 
     # reading
 
-    def installed(self):
+    def list_installed(self) -> dict[str, dict]:
         self.there = parse_query(self.run("dpkg-query", ["dpkg-query", "-W", "-f", QUERY_FORMAT], ok=(0, 1)))
         return self.there
 
-    def index(self, name_pattern, also=()):
+    def index(self, name_pattern, also=()) -> dict[str, list]:
         names = [] if name_pattern == NO_NAMES else self.run("apt-cache pkgnames", ["apt-cache", "pkgnames"]).split()
         wanted = sorted(set(name for name in names if re.search(name_pattern, name)) | set(also))
         if name_pattern != NO_NAMES:
@@ -244,7 +244,7 @@ class Apt(Manager):
         shown = self.run("apt-cache show", ["apt-cache", "show", "--"] + wanted, ok=(0, 100)) if wanted else ""
         return parse_show("\n\n".join([shown] + stored))
 
-    def security(self, names):
+    def security(self, names) -> dict[str, list]:
         """``{name: [versions]}`` that the security archives have."""
         table = parse_policy(self.run("apt-cache policy", ["apt-cache", "policy", "--"] + sorted(names)))
         return dict(
@@ -259,7 +259,7 @@ class Apt(Manager):
             for name, versions in table.items()
         )
 
-    def interrupted(self, installed):
+    def find_interrupted(self, installed) -> tuple[list, list]:
         """Return what an interrupted dpkg left: ``(journal entries, packages that are not configured)``."""
         journal = [
             name
@@ -269,54 +269,54 @@ class Apt(Manager):
         broken = sorted(name for name, have in installed.items() if have["installed"] and not have["ok"])
         return sorted(os.path.basename(name) for name in journal), broken
 
-    def arguments(self, wanted, obsolete=(), stream=None):
+    def arguments(self, wanted, obsolete=(), stream=None) -> list[str]:
         """Words for apt-get. What is kept here is taken from here: that needs no mirror, and no network."""
         return sorted(self.word(name, version) for name, version in wanted.items()) + [
             "%s-" % name for name in obsolete
         ]
 
-    def word(self, name, version):
+    def word(self, name, version) -> str:
         kept = self.kept.get((name, version))
         if kept and self.there.get(name, {}).get("version") != version:
             return kept["path"]
         return "%s=%s" % (name, version)
 
     @staticmethod
-    def fix_options(broken):
+    def fix_options(broken) -> list[str]:
         return ["--fix-broken"] if broken else []
 
-    def download_options(self, broken):
+    def download_options(self, broken) -> list[str]:
         return ["--reinstall"] + self.fix_options(broken)
 
-    def simulate(self, arguments, action="install", options=()):
+    def simulate(self, arguments, action="install", options=()) -> dict[str, list]:
         command = ["apt-get", "-s", "-q"] + list(INSTALL_OPTIONS) + list(options) + [action] + list(arguments)
         return parse_simulation(self.run("the simulated transaction", command))
 
-    def to_download(self, arguments, options=()):
+    def to_download(self, arguments, options=()) -> dict[str, int]:
         return parse_uris(self.uris(arguments, options))
 
-    def silent_mirrors(self, arguments, options=()):
+    def silent_mirrors(self, arguments, options=()) -> list[dict]:
         return apt_mirrors.find_silent(self.runner, self.uris(arguments, options))
 
-    def lacking(self, arguments, options):
+    def lacking(self, arguments, options) -> list[str]:
         """Return the words of a download without those that the node's store has: they need no mirror."""
         kept = set("%s=%s" % item for item in self.kept) if "--reinstall" in options else ()
         return [item for item in arguments if item not in kept]
 
-    def uris(self, arguments, options):
+    def uris(self, arguments, options) -> str:
         arguments = self.lacking(arguments, options)
         command = ["apt-get", "-q", "-y", "--print-uris"] + list(INSTALL_OPTIONS) + list(options)
         return self.run("apt-get --print-uris", command + ["install"] + list(arguments))
 
     # the node's own store
 
-    def describe(self, path):
+    def describe(self, path) -> tuple[str, str, str]:
         rc, out, dummy = self.runner(["dpkg-deb", "-f", path], 60)
         fields = parse_stanza(out) if rc == 0 else {}
         return fields.get("Package", ""), fields.get("Version", ""), out
 
-    def cached(self, wanted, index):
-        """As Manager.cached; an archive that the index knows has its digest."""
+    def find_cached(self, wanted, index) -> dict:
+        """As Manager.find_cached; an archive that the index knows has its digest."""
         found = {}
         for name, version in wanted.items():
             plain = name.split(":", 1)[0]
@@ -333,7 +333,7 @@ class Apt(Manager):
                     found[(name, version)] = path
         return found
 
-    def fetch(self, missing, index):
+    def fetch(self, missing, index) -> dict:
         wrong = {}
         for name, version in sorted(missing.items()):
             with apt_mirrors.fetch_archive(self.runner, "%s=%s" % (name, version), self.timeout_s) as (path, why):
@@ -353,9 +353,9 @@ class Apt(Manager):
         Of ``names``, those that dpkg calls in need of a reinstallation are unpacked again first, from the node's own
         archives: nothing else helps them, and apt refuses every other step before it (dpkg(1), reinst-required).
         """
-        installed, kept = self.installed(), self.store.index()
+        installed, kept = self.list_installed(), self.store.index()
         due = dict((name, installed[name]["version"]) for name in names if installed[name]["status"].endswith("R"))
-        archives = dict((name, path) for (name, dummy), path in self.cached(due, {}).items())
+        archives = dict((name, path) for (name, dummy), path in self.find_cached(due, {}).items())
         archives.update((name, kept[item]["path"]) for name, item in zip(due, due.items()) if item in kept)
         if archives:
             self.runner(
@@ -364,7 +364,7 @@ class Apt(Manager):
         rc, out, err = self.runner(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], self.timeout_s)
         return None if rc == 0 else AptError("dpkg --configure -a", rc, out, err)
 
-    def change(self, arguments, action="install", options=()):
+    def change(self, arguments, action="install", options=()) -> str:
         command = (
             ["apt-get", "-q", "-y"]
             + list(self.lock_options)
@@ -374,14 +374,14 @@ class Apt(Manager):
         )
         return self.run("apt-get %s" % action, command + [action] + list(arguments), timeout=self.timeout_s)
 
-    def download(self, arguments, options=()):
+    def download(self, arguments, options=()) -> str:
         return self.change(self.lacking(arguments, options), options=list(options) + ["--download-only"])
 
-    def mark(self, action, names):
+    def mark(self, action, names) -> None:
         if names:
             self.run("apt-mark %s" % action, ["apt-mark", action] + sorted(names))
 
-    def deferred_dkms_options(self, directory="/var/lib/gpufleet/dkms-deferred"):
+    def deferred_dkms_options(self, directory="/var/lib/gpufleet/dkms-deferred") -> tuple[str, str]:
         """apt options under which package scripts register with DKMS and do not build. Nothing is left to undo."""
         place = self.path(directory)
         os.makedirs(place, mode=0o755, exist_ok=True)

@@ -59,15 +59,15 @@ class DnfError(ManagerError):
     ERRORS = ("Error: ", " Problem", "  - ")
 
     @property
-    def packages(self):
+    def packages(self) -> list[str]:
         return sorted(set(word for line in self.unmet for word in re.findall(r"(?:package|match:) (\S+-\S+)", line)))
 
     @staticmethod
-    def find_unmet(out, err):
+    def find_unmet(out, err) -> list[str]:
         return parse_unmet(out + "\n" + err)
 
 
-def name_package(name, version):
+def name_package(name, version) -> str:
     """Return what dnf and rpm call one package: a foreign architecture follows, see ``dpkg.key_of``."""
     plain, dummy, arch = name.partition(":")
     return "%s-%s%s" % (plain, version, "." + arch if arch else "")
@@ -80,14 +80,14 @@ class Dnf(Manager):
     unattended_file = "/etc/dnf/automatic.conf"
     error = DnfError
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self.told = {}  # what dnf answered since the last change: asking takes it seconds
         self.is_offline = False  # whether a repository did not answer, and the node's store takes its place
 
     # reading
 
-    def lock_settings(self):
+    def lock_settings(self) -> dict[str, str]:
         """The settings of the plugin that reads the locks; {} where it is not installed."""
         text = files.read_text(self.path(LOCK_PLUGIN)) or ""
         return dict(
@@ -96,10 +96,10 @@ class Dnf(Manager):
             if sep
         )
 
-    def lock_file(self):
+    def lock_file(self) -> str:
         return self.path(self.lock_settings().get("locklist") or LOCKS)
 
-    def hold_problem(self):
+    def hold_problem(self) -> tuple[str, str] | None:
         """Return why a lock would hold nothing: a list that no plugin reads."""
         settings = self.lock_settings()
         if not settings:
@@ -114,15 +114,15 @@ class Dnf(Manager):
             )
         return None
 
-    def locks(self):
+    def locks(self) -> list[str]:
         return [
             pattern for pattern in map(lock_pattern, (files.read_text(self.lock_file()) or "").splitlines()) if pattern
         ]
 
-    def installed(self):
+    def list_installed(self) -> dict[str, dict]:
         return parse_query(self.run("rpm -qa", ["rpm", "-qa", "--qf", QUERY_FORMAT]), self.locks())
 
-    def index(self, name_pattern, also=()):
+    def index(self, name_pattern, also=()) -> dict[str, list]:
         if name_pattern != NO_NAMES:
             self.kept = self.store.index()
         names = [] if name_pattern == NO_NAMES else self.query(["--queryformat", "%{name}"]).split()
@@ -135,7 +135,7 @@ class Dnf(Manager):
         ]
         return parse_index("\n".join([shown] + stored))
 
-    def query(self, arguments):
+    def query(self, arguments) -> str:
         """Ask the repositories. Where one of them does not answer, what the node keeps is all there is."""
         if self.is_offline:
             return ""
@@ -156,7 +156,7 @@ class Dnf(Manager):
             self.is_offline = True
             return ""
 
-    def security(self, names):
+    def security(self, names) -> dict[str, list] | None:
         """``{name: [versions]}`` of security advisories; None where the repositories publish none that dnf can read."""
         if self.is_offline:
             return None
@@ -165,21 +165,21 @@ class Dnf(Manager):
         )
         return parse_advisories(out) if rc == 0 else None
 
-    def interrupted(self, installed):
+    def find_interrupted(self, installed) -> tuple[list, list]:
         """An rpm that was killed leaves old and new side by side."""
         return [], sorted(name for name, have in installed.items() if not have["ok"])
 
-    def streams(self, module):
+    def streams(self, module) -> list[str]:
         """The streams of a module; [] where the repositories have no such module."""
         rc, out, dummy = self.runner(["dnf", "-q", "module", "list", module], 300)
         return parse_streams(out, module) if rc == 0 else []
 
-    def enabled_stream(self, module):
+    def enabled_stream(self, module) -> str | None:
         return parse_enabled(files.read_text(self.path(MODULES, "%s.module" % module)) or "", module)
 
-    def arguments(self, wanted, obsolete=(), stream=None):
+    def arguments(self, wanted, obsolete=(), stream=None) -> list[str]:
         """Words for dnf. What is kept here is taken from here: that needs no mirror, and no module stream."""
-        installed = self.installed() if self.kept else {}
+        installed = self.list_installed() if self.kept else {}
         words = [
             self.kept[item]["path"]
             if item in self.kept and installed.get(item[0], {}).get("version") != item[1]
@@ -188,42 +188,44 @@ class Dnf(Manager):
         ]
         return ([STREAM + stream] if stream else []) + words + [REMOVE + name for name in obsolete]
 
-    def lacking(self, words):
+    def lacking(self, words) -> list[str]:
         """Return the words of a download without those that the node's store has."""
         kept = set(name_package(*item) for item in self.kept) | set(item["path"] for item in self.kept.values())
         return [item for item in words if item not in kept]
 
     @staticmethod
-    def fix_options(broken):
+    def fix_options(broken) -> list:
         return []
 
-    def download_options(self, broken):
+    def download_options(self, broken) -> list[str]:
         return [ALL]
 
-    def parts(self, words):
+    def parts(self, words) -> list[tuple]:
         """``[(action, words)]`` whose archives have to be fetched: of what is installed already too, for a way back."""
-        have = set(name_package(name, item["version"]) for name, item in self.installed().items())
+        have = set(name_package(name, item["version"]) for name, item in self.list_installed().items())
         wanted = [word for word in words if not word.startswith(REMOVE)]
         new, there = [word for word in wanted if word not in have], [word for word in wanted if word in have]
         return [(action, part) for action, part in (("install", new), ("reinstall", there)) if part]
 
     @staticmethod
-    def deferred_dkms_options():
+    def deferred_dkms_options() -> list:
         """The packages' scripts find dkms by a path that rpm sets: they build for the running kernel in any case."""
         return []
 
-    def simulate(self, arguments, action="install", options=()):
-        installed = self.installed()
+    def simulate(self, arguments, action="install", options=()) -> dict:
+        installed = self.list_installed()
         stream, words = self.split(arguments)
-        transaction = parse_transaction(self.ask(words, action, self.unfiltered(stream) + list(options)), installed)
+        transaction = parse_transaction(
+            self.ask(words, action, self.unfiltered_options(stream) + list(options)), installed
+        )
         if stream:
             module, name = stream.split(":", 1)
             transaction["streams"] = {module: (self.enabled_stream(module), name)}
         return transaction
 
-    def to_download(self, arguments, options=()):
+    def to_download(self, arguments, options=()) -> dict[str, int]:
         stream, words = self.split(arguments)
-        chosen = self.unfiltered(stream) + list(options)
+        chosen = self.unfiltered_options(stream) + list(options)
         words = self.lacking(words) if ALL in options else words
         parts = self.parts(words) if ALL in options else [("install", words)]
         sizes = [
@@ -233,12 +235,12 @@ class Dnf(Manager):
         return dict((action, size) for action, size in sizes if size)
 
     @staticmethod
-    def split(arguments):
+    def split(arguments) -> tuple[str | None, list]:
         """``(stream or None, the other words)``."""
         streams = [word[len(STREAM) :] for word in arguments if word.startswith(STREAM)]
         return (streams[0] if streams else None), [word for word in arguments if not word.startswith(STREAM)]
 
-    def unfiltered(self, stream):
+    def unfiltered_options(self, stream) -> list[str]:
         """Options under which packages of a stream that is not enabled yet can be chosen: nothing is changed by
         looking.
         """
@@ -252,7 +254,7 @@ class Dnf(Manager):
             if line.strip()
         ]
 
-    def ask(self, words, action, options):
+    def ask(self, words, action, options) -> str:
         """Return what dnf would do: it is answered no."""
         question = (tuple(words), action, tuple(options))
         if question in self.told:
@@ -268,7 +270,7 @@ class Dnf(Manager):
         self.told[question] = out
         return out
 
-    def transact(self, answer, words, action, options, timeout):
+    def transact(self, answer, words, action, options, timeout) -> tuple[int, str, str]:
         """One transaction; removals beside installations need dnf's shell."""
         if answer == "-y":
             self.told = {}
@@ -285,13 +287,13 @@ class Dnf(Manager):
 
     # the node's own store
 
-    def describe(self, path):
+    def describe(self, path) -> tuple[str, str, str]:
         command = ["dnf", "-q", "--disableplugin=versionlock", "--disablerepo=*", "repoquery", "--queryformat"]
         rc, out, dummy = self.runner(command + [INDEX_FORMAT, path], 300)
         records = [record for found in parse_index(out).values() for record in found] if rc == 0 else []
         return (records[0]["name"], records[0]["version"], out) if len(records) == 1 else ("", "", "")
 
-    def cached(self, wanted, index):
+    def find_cached(self, wanted, index) -> dict:
         found = {}
         for name, version in wanted.items():
             plain, dummy, arch = name.partition(":")
@@ -302,7 +304,7 @@ class Dnf(Manager):
                     found[(name, version)] = path
         return found
 
-    def is_verified(self, path):
+    def is_verified(self, path) -> bool:
         """Return whether an archive in dnf's cache is whole and signed as its repository demands.
 
         dnf leaves an archive in its cache after a broken download, and after a signature that it refused.
@@ -312,7 +314,7 @@ class Dnf(Manager):
             options = ["--define=_pkgverify_level all", "--define=_pkgverify_flags 0x0"]
         return self.runner(["rpmkeys", "--checksig"] + options + [path], 300)[0] == 0
 
-    def needs_signature(self, cache_directory):
+    def needs_signature(self, cache_directory) -> bool:
         """Return whether the packages of a repository have to be signed: unless its ``gpgcheck`` is off."""
         match = CACHE_DIRECTORY.fullmatch(cache_directory)
         repository = match.group(1) if match else ""
@@ -326,17 +328,17 @@ class Dnf(Manager):
         ]
         return not values or any(value.strip().lower() not in ("0", "no", "false", "off") for value in values)
 
-    def read_sections(self, path):
+    def read_sections(self, path) -> dict[str, dict]:
         return parse_sections(files.read_text(self.path(path)) or "")
 
-    def fetch(self, missing, index):
+    def fetch(self, missing, index) -> dict:
         """By way of dnf's cache; what came is checked again, since dnf also leaves there what it refused."""
         why = "it did not come into dnf's cache"
         try:
             self.download([name_package(*item) for item in sorted(missing.items())])
         except DnfError as exc:
             why = str(exc)
-        archives = self.cached(missing, index)
+        archives = self.find_cached(missing, index)
         wrong = dict(
             (item, "dnf's cache has no archive of it that passes its check, and %s" % why)
             for item in missing.items()
@@ -347,12 +349,12 @@ class Dnf(Manager):
 
     # acting
 
-    def configure(self, names=()):
+    def configure(self, names=()) -> DnfError | None:
         """Erase the older one of each of these packages that an interrupted run left twice; return the error, if any.
 
         rpm refuses what something else depends on. dnf remove --duplicates would upgrade whatever the newer one needs.
         """
-        installed = self.installed()
+        installed = self.list_installed()
         older = [
             "%s.%s" % (name_package(name.split(":", 1)[0], version.split(":", 1)[-1]), installed[name]["architecture"])
             for name in sorted(names)
@@ -362,7 +364,7 @@ class Dnf(Manager):
         rc, out, err = self.runner(["rpm", "-e"] + older, self.timeout_s) if older else (0, "", "")
         return None if rc == 0 else DnfError("rpm -e", rc, out, err)
 
-    def change(self, arguments, action="install", options=()):
+    def change(self, arguments, action="install", options=()) -> str:
         stream, words = self.split(arguments)
         before = self.switch(stream)
         try:
@@ -375,7 +377,7 @@ class Dnf(Manager):
                 self.switch_back(stream, before)
             raise
 
-    def switch(self, stream):
+    def switch(self, stream) -> str | None:
         """Enable a module stream; answers the one that was enabled before."""
         if not stream:
             return None
@@ -389,34 +391,34 @@ class Dnf(Manager):
             raise
         return before
 
-    def switch_back(self, stream, before):
+    def switch_back(self, stream, before) -> None:
         module = stream.split(":", 1)[0]
         self.runner(["dnf", "-y", "-q", "module", "reset", module], 600)
         if before:
             self.runner(["dnf", "-y", "-q", "module", "enable", "%s:%s" % (module, before)], 600)
 
-    def download(self, arguments, options=()):
+    def download(self, arguments, options=()) -> None:
         stream, words = self.split(arguments)
-        chosen = self.unfiltered(stream) + ["--downloadonly"] + [word for word in options if word != ALL]
+        chosen = self.unfiltered_options(stream) + ["--downloadonly"] + [word for word in options if word != ALL]
         for action, part in self.parts(self.lacking(words)):
             rc, out, err = self.transact("-y", part, action, chosen, self.timeout_s)
             if rc or re.search(r"^Error:", err, re.M):
                 raise DnfError("dnf %s --downloadonly" % action, rc, out, err)
 
-    def mark(self, action, names):
+    def mark(self, action, names) -> None:
         """Lock packages at the version they have, or lift their locks. A line of the list is for every architecture."""
         if not names:
             return
         path, plain = self.lock_file(), set(name.split(":", 1)[0] for name in names)
         hold = dict(
             (name, have["version"])
-            for name, have in self.installed().items()
+            for name, have in self.list_installed().items()
             if name.split(":", 1)[0] in plain and (action == "hold" if name in names else have["hold"])
         )
         os.makedirs(os.path.dirname(path), exist_ok=True)
         write_atomically(path, render_locks(files.read_text(path) or "", hold, plain))
 
-    def forget(self, names):
+    def forget(self, names) -> None:
         """Take out the locks of packages that are gone, which would keep them from coming back."""
         path = self.lock_file()
         text = files.read_text(path)

@@ -10,27 +10,27 @@ import fnmatch
 import re
 
 
-def lock_pattern(line):
+def lock_pattern(line) -> str | None:
     """Return the package that a line of the lock list locks; None for comments and exclusions."""
     line = line.split("#", 1)[0].strip()
     return None if not line or line.startswith("!") else line
 
 
-def lock_name(line):
+def lock_name(line) -> str | None:
     """The package of a line of the lock list."""
     pattern = lock_pattern(line) or ""
     found = re.match(r"^(.+?)-(?:[0-9]+:|\*:)[^-]+-.+$", pattern) or re.match(r"^(.+)-[^-]+-[^-]+$", pattern)
     return found.group(1) if found else pattern or None
 
 
-def is_locked(locks, name, version, arch):
+def is_locked(locks, name, version, arch) -> bool:
     """Return whether a package is locked at just this version."""
     whole = "%s-%s.%s" % (name, version if ":" in version else "0:%s" % version, arch)
     forms = (whole, whole.replace("-0:", "-", 1), name)
     return any(fnmatch.fnmatchcase(form, pattern) for form in forms for pattern in locks)
 
 
-def render_locks(text, hold, unhold):
+def render_locks(text, hold, unhold) -> str:
     """The lock list with the versions of ``hold`` (``{name: version}``, a foreign architecture behind the name) and
     without any lock of ``unhold``; other lines stay.
     """

@@ -38,16 +38,16 @@ INSTALL_ONLY_MARK = re.compile(r"(^|\s)(installonlypkg|multiversion)\(")
 INSTALL_ONLY_NAME = re.compile(r"^(gpg-pubkey|kmod-nvidia-[0-9].*|%s)$" % EL_KERNEL)
 
 
-def join_version(epoch, version, release):
+def join_version(epoch, version, release) -> str:
     return "%s%s-%s" % ("" if epoch in ("0", "(none)", "") else "%s:" % epoch, version, release)
 
 
-def source_name(source_rpm):
+def source_name(source_rpm) -> str:
     """nvidia-driver out of nvidia-driver-580.95.05-1.el9.src.rpm."""
     return re.sub(r"-[^-]+-[^-]+\.(no)?src\.rpm$", "", source_rpm)
 
 
-def parse_sections(text):
+def parse_sections(text) -> dict[str, dict]:
     """Parse a file of dnf.conf(5) or of repositories: ``{section: {option: value}}``.
 
     Returns:
@@ -61,7 +61,7 @@ def parse_sections(text):
     return dict((name, dict(parser.items(name))) for name in parser.sections())
 
 
-def parse_query(text, locks=()):
+def parse_query(text, locks=()) -> dict[str, dict]:
     """Parse the output of rpm in :data:`QUERY_FORMAT`.
 
     Returns:
@@ -95,7 +95,7 @@ def parse_query(text, locks=()):
     return installed
 
 
-def parse_capability(text):
+def parse_capability(text) -> tuple[str, str | None, str | None]:
     """``nvidia-kmod = 3:580.95.05`` -> ``("nvidia-kmod", "=", "3:580.95.05")``; the architecture in brackets is left
     out.
     """
@@ -104,7 +104,7 @@ def parse_capability(text):
     return (name, words[1], words[2]) if len(words) == 3 else (name, None, None)
 
 
-def parse_index(text):
+def parse_index(text) -> dict[str, list]:
     """Output of dnf repoquery in :data:`INDEX_FORMAT` -> ``{name: [record, ...]}``."""
     index, record, kind = {}, None, None
     for line in text.splitlines():
@@ -144,7 +144,7 @@ def parse_index(text):
     return dict((name, records) for name, records in index.items() if records)
 
 
-def parse_transaction(text, installed=None):
+def parse_transaction(text, installed=None) -> dict[str, list]:
     """The table that dnf prints before it asks -> the transaction as data.
 
     Long names push the rest to the next line.
@@ -175,20 +175,20 @@ def parse_transaction(text, installed=None):
     return transaction
 
 
-def add_item(transaction, kind, name, version, installed):
+def add_item(transaction, kind, name, version, installed) -> None:
     item = {"name": name, "version": version}
     if kind not in ("install", "remove") and name in installed:
         item["from"] = installed[name]["version"]
     transaction[kind].append(item)
 
 
-def parse_download_size(text):
+def parse_download_size(text) -> int:
     """Bytes that dnf says it would fetch; 0 when everything is on the machine."""
     found = re.search(r"^Total download size: ([0-9.]+)(?: ([kMGT]))?\s*$", text, re.M)
     return int(float(found.group(1)) * UNITS[found.group(2) or ""]) if found else 0
 
 
-def parse_streams(text, module):
+def parse_streams(text, module) -> list[str]:
     """Names of a module's streams out of dnf module list."""
     found = []
     for line in text.splitlines():
@@ -198,13 +198,13 @@ def parse_streams(text, module):
     return found
 
 
-def parse_enabled(text, module):
+def parse_enabled(text, module) -> str | None:
     """The enabled stream out of /etc/dnf/modules.d/<module>.module; None when none is."""
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
     return (fields.get("stream") or None) if fields.get("state") == "enabled" and "[%s]" % module in text else None
 
 
-def parse_advisories(text):
+def parse_advisories(text) -> dict[str, list]:
     """Output of dnf updateinfo list -> ``{name: [version, ...]}``."""
     found = {}
     for line in text.splitlines():
@@ -217,7 +217,7 @@ def parse_advisories(text):
     return found
 
 
-def parse_unmet(text):
+def parse_unmet(text) -> list[str]:
     """Return the dependencies that dnf cannot satisfy."""
     found = []
     for line in text.splitlines():

@@ -26,7 +26,7 @@ from .systems import list_variants
 SOURCE_PATTERN = r"dkms|kernel-source"
 
 
-def is_driver_package(name, version, source=None, table=None):
+def is_driver_package(name, version, source=None, table=None) -> bool:
     """Return whether a package carries the version of an NVIDIA driver of any family; a table knows its system's
     better.
     """
@@ -46,7 +46,7 @@ def is_driver_package(name, version, source=None, table=None):
     return bool(re.match(DRIVER_NAME_PATTERN, plain) and re.match(DRIVER_VERSION_PATTERN, upstream(version)))
 
 
-def is_member(table, name, source, version):
+def is_member(table, name, source, version) -> bool:
     """Return whether a package is one of the driver's: by where it was built from, or by its name and version."""
     name = name.split(":", 1)[0]
     if source is not None and any(re.match("^%s$" % pattern, source) for pattern in table["sources"]):
@@ -58,15 +58,15 @@ def is_member(table, name, source, version):
     return is_driver_version(upstream(version)) or is_prebuilt(table, name)
 
 
-def is_family_record(table, record):
+def is_family_record(table, record) -> bool:
     return is_member(table, record["name"], record["source"], record["version"])
 
 
-def is_prebuilt(table, name):
+def is_prebuilt(table, name) -> bool:
     return bool(table.get("prebuilt_pattern") and re.match(table["prebuilt_pattern"], name))
 
 
-def driver_of(table, record):
+def driver_of(table, record) -> str | None:
     """The driver version that a package belongs to; None when it does not say (a prebuilt module without a bound)."""
     bound = table.get("prebuilt_bound")
     if not is_prebuilt(table, record["name"]) or not bound:
@@ -78,7 +78,7 @@ def driver_of(table, record):
     return None
 
 
-def installed_driver(table, installed):
+def installed_driver(table, installed) -> list[str]:
     """Return the names of the driver's packages that are installed, of any branch, by hand or as dependencies."""
     eras = list_variants(table)
     return sorted(
@@ -89,15 +89,15 @@ def installed_driver(table, installed):
     )
 
 
-def driver_versions(table, installed):
+def driver_versions(table, installed) -> dict[str, str]:
     return dict((name, installed[name]["version"]) for name in installed_driver(table, installed))
 
 
-def matches_version(wanted, version):
+def matches_version(wanted, version) -> bool:
     return version == wanted or upstream(version) == wanted
 
 
-def source_of(name, version, installed, index):
+def source_of(name, version, installed, index) -> str | None:
     for record in index.get(name, []):
         if record["version"] == version:
             return record["source"]
@@ -105,12 +105,12 @@ def source_of(name, version, installed, index):
     return have["source"] if have and have["version"] == version else None
 
 
-def other_flavours(table, flavour):
+def other_flavours(table, flavour) -> set[str]:
     mine = set(table["flavours"][flavour]["packages"])
     return set(name for key, data in table["flavours"].items() if key != flavour for name in data["packages"]) - mine
 
 
-def is_other_flavour(table, flavour, name):
+def is_other_flavour(table, flavour, name) -> bool:
     """Return whether a package is the kernel module of another flavour, of the same branch or of another."""
     if any(
         re.match("^%s$" % pattern, name) for era in list_variants(table) for pattern in other_flavours(era, flavour)

@@ -33,7 +33,7 @@ from .systems import branch_of, instantiate_table, list_variants
 class Closure:
     """The driver's own packages that a version needs, each at exactly one version."""
 
-    def __init__(self, table, index, installed, version, flavour, kernels):
+    def __init__(self, table, index, installed, version, flavour, kernels) -> None:
         self.table, self.index, self.installed = table, index, installed
         self.version, self.flavour, self.kernels = version, flavour, kernels
         self.data = table["flavours"][flavour]
@@ -41,7 +41,7 @@ class Closure:
         self.source = next(record["source"] for record in index[self.data["root"]] if record["version"] == version)
         self.packages, self.missing, self.needed_by, self.obsolete, self.providers = {}, {}, {}, [], {}
 
-    def run(self, extra, general):
+    def run(self, extra, general) -> Closure:
         installed = [name for name in installed_driver(general, self.installed) if not self.lies_beside(name)]
         self.obsolete = [
             name
@@ -53,7 +53,7 @@ class Closure:
         roots += [name for name in self.table.get("optional_roots", ()) if self.pick(name)]
         roots += [
             name for name in installed if name not in excluded and not is_prebuilt(self.table, name)
-        ] + self.carried(excluded, general)
+        ] + self.find_carried(excluded, general)
         for name in self.index:
             if name not in excluded:
                 for provided in (self.pick(name) or {"provides": ()})["provides"]:
@@ -61,12 +61,12 @@ class Closure:
         self.walk([(name, None, None) for name in dict.fromkeys(roots)], excluded)
         return self
 
-    def lies_beside(self, name):
+    def lies_beside(self, name) -> bool:
         """Return whether an installed package is another version's by its name, and stays beside this one."""
         version = self.installed[name]["version"]
         return is_side_by_side(name, version) and upstream(version) != upstream(self.version)
 
-    def mine(self, name, have):
+    def mine(self, name, have) -> bool:
         """Return whether an installed package is of this branch's names and of this way to have modules."""
         if is_prebuilt(self.table, name):
             modules = self.modules()
@@ -78,7 +78,7 @@ class Closure:
             )
         return is_member(self.table, name, have["source"], have["version"])
 
-    def carried(self, excluded, general):
+    def find_carried(self, excluded, general) -> list[str]:
         """Return what takes the place of packages of another branch: a part that the node has, such as the fabric
         manager, is not lost.
         """
@@ -94,7 +94,7 @@ class Closure:
                 found.append(chosen)
         return found
 
-    def modules(self):
+    def modules(self) -> list[str]:
         """The packages of prebuilt modules, one for every kernel."""
         template = self.data.get("per_kernel")
         if not template:
@@ -105,7 +105,7 @@ class Closure:
             for kernel in self.kernels
         ]
 
-    def pick(self, name, exact=None):
+    def pick(self, name, exact=None) -> dict | None:
         """The record of a package that fits the version; a binary of another driver source counts when its upstream
         version agrees.
         """
@@ -132,7 +132,7 @@ class Closure:
             fitting, key=lambda record: (record["version"] == self.version, self.key(record["version"])), default=None
         )
 
-    def walk(self, queue, excluded):
+    def walk(self, queue, excluded) -> None:
         while queue:
             name, exact, owner = queue.pop(0)
             if name in self.packages or name in self.missing:
@@ -151,7 +151,7 @@ class Closure:
                 if found:
                     queue.append(found + (name,))
 
-    def choose(self, group, excluded, queued):
+    def choose(self, group, excluded, queued) -> tuple[str, str | None] | None:
         """``(package, exact version)`` that answers a dependency; None when the dependency is none of the driver's
         business.
         """
@@ -166,7 +166,7 @@ class Closure:
         ours = [name for name in names if name not in excluded and self.a_driver_package(name)]
         return (ours[0], None) if ours and len(ours) == len(names) else None
 
-    def a_driver_package(self, name):
+    def a_driver_package(self, name) -> bool:
         return any(
             is_family_record(self.table, record) or is_driver_package(name, record["version"], record["source"])
             for record in self.index.get(name, [])
@@ -174,7 +174,7 @@ class Closure:
 
     # why it cannot be had
 
-    def refusals(self):
+    def refusals(self) -> list[dict]:
         modules = [name for name in self.modules() if name in self.missing]
         others = dict((name, self.missing[name]) for name in self.missing if name not in modules)
         trap = dict((name, self.needed_by[name]) for name in others if self.needed_by[name] and self.other_driver(name))
@@ -185,12 +185,12 @@ class Closure:
             found.append(refuse_partial(self.version, self.packages, others))
         return found
 
-    def other_driver(self, name):
+    def other_driver(self, name) -> bool:
         """Return whether a package is there, and only of other driver branches."""
         branches = set(branch_of(record["version"]) for record in self.index.get(name, []))
         return bool(branches) and branch_of(self.version) not in branches
 
-    def transitional(self, trap):
+    def transitional(self, trap) -> dict:
         listing = ", ".join(
             "%s needs %s, which is there as %s" % (owner, name, ", ".join(self.missing[name]))
             for name, owner in sorted(trap.items())
@@ -205,7 +205,7 @@ class Closure:
             "ask for the driver that they bring, or mirror the packages of the wanted one",
         )
 
-    def no_module(self, modules):
+    def no_module(self, modules) -> dict:
         template = re.escape(self.data["per_kernel"].replace("{version}", upstream(self.version))).replace(
             re.escape("{kernel}"), "([0-9].+)"
         )
@@ -230,7 +230,7 @@ class Closure:
         )
 
 
-def refuse_partial(version, packages, missing):
+def refuse_partial(version, packages, missing) -> dict:
     found = "; ".join(
         "%s: %s" % (name, "has %s" % ", ".join(versions) if versions else "not in the index")
         for name, versions in sorted(missing.items())
@@ -251,7 +251,7 @@ def refuse_partial(version, packages, missing):
     )
 
 
-def find_available(table, index, flavour=None):
+def find_available(table, index, flavour=None) -> list[str]:
     """Versions of the kernel module that can be downloaded, of every branch, newest first."""
     found = set()
     for era in list_variants(table):
@@ -269,7 +269,7 @@ def find_available(table, index, flavour=None):
     return sorted(found, key=KEYS[table["package_manager"]], reverse=True)
 
 
-def make_empty(table, wanted, flavour, known):
+def make_empty(table, wanted, flavour, known) -> dict:
     data = table["flavours"].get(flavour, {})
     return {
         "resolvable": False,
@@ -290,7 +290,7 @@ def make_empty(table, wanted, flavour, known):
     }
 
 
-def resolve_set(table, index, installed, wanted, flavour="proprietary", extra=(), kernels=(), components=()):
+def resolve_set(table, index, installed, wanted, flavour="proprietary", extra=(), kernels=(), components=()) -> dict:
     """The exact set of packages for a driver version on this system.
 
     ``flavour`` is proprietary, open or either with ``-prebuilt``; ``kernels`` are those that prebuilt modules are
@@ -343,7 +343,7 @@ def resolve_set(table, index, installed, wanted, flavour="proprietary", extra=()
     return result
 
 
-def named_components(table, index, components):
+def named_components(table, index, components) -> tuple[list, list]:
     """``(names, refusals)`` of the parts that were asked for."""
     names, refused = [], []
     for component in components:
@@ -365,7 +365,7 @@ def named_components(table, index, components):
     return names, refused
 
 
-def refuse_flavour(table, flavour):
+def refuse_flavour(table, flavour) -> dict:
     known = ", ".join(sorted(table["flavours"]))
     why = table["impossible"].get(flavour, "it is not known here")
     return make_refusal(
@@ -378,7 +378,7 @@ def refuse_flavour(table, flavour):
     )
 
 
-def refuse_stream(resolved, module, name, known):
+def refuse_stream(resolved, module, name, known) -> dict:
     return make_refusal(
         "no_stream",
         [],
@@ -390,7 +390,7 @@ def refuse_stream(resolved, module, name, known):
     )
 
 
-def refuse_version(general, table, index, wanted, flavour, known):
+def refuse_version(general, table, index, wanted, flavour, known) -> dict:
     others = [
         name
         for name in sorted(table["flavours"])

@@ -54,7 +54,7 @@ OPEN_SINCE = 560
 FLAVOURS = ("open", "proprietary")
 
 
-def architecture_of(device):
+def architecture_of(device) -> str | None:
     """The architecture of a PCI device id such as 0x2330; None when it is not known."""
     try:
         number = int(device, 16)
@@ -84,7 +84,7 @@ def decide_flavour(pci: list[dict] | None, wanted: str, flavour: str = "auto") -
     return result
 
 
-def choose_flavour(gpus, unread, branch):
+def choose_flavour(gpus, unread, branch) -> dict:
     """The part of the answer that auto decides."""
     unknown = [gpu for gpu in gpus if gpu["architecture"] is None]
     if unread or not gpus or unknown:
@@ -104,11 +104,11 @@ def choose_flavour(gpus, unread, branch):
     }
 
 
-def list_architectures(gpus):
+def list_architectures(gpus) -> list[str]:
     return sorted(set(gpu["architecture"] for gpu in gpus if gpu["architecture"]))
 
 
-def refuse_architectures(gpus, branch, flavour):
+def refuse_architectures(gpus, branch, flavour) -> list[dict]:
     """Refusals of a flavour for these GPUs; of an architecture that is not known nothing is said."""
     refusals = []
     for architecture in list_architectures(gpus):
@@ -129,7 +129,7 @@ def refuse_architectures(gpus, branch, flavour):
     return refusals
 
 
-def find_problem(architecture, branch, flavour):
+def find_problem(architecture, branch, flavour) -> tuple[str, str, str] | None:
     """``(reason, expected, next step)`` why a flavour of a branch does not drive an architecture; None when it does."""
     known = ARCHITECTURES[architecture]
     if flavour not in known:
@@ -149,7 +149,7 @@ def find_problem(architecture, branch, flavour):
     return None
 
 
-def refuse_undecidable(unread, unknown):
+def refuse_undecidable(unread, unknown) -> dict:
     if unread:
         found = "the PCI bus cannot be read"
     elif unknown:
@@ -168,7 +168,7 @@ def refuse_undecidable(unread, unknown):
     )
 
 
-def refuse_unreadable(wanted, gpus):
+def refuse_unreadable(wanted, gpus) -> dict:
     return make_refusal(
         "unknown_version",
         [],
@@ -179,7 +179,7 @@ def refuse_unreadable(wanted, gpus):
     )
 
 
-def refuse_both(gpus, branch, reasons):
+def refuse_both(gpus, branch, reasons) -> dict:
     why = " ".join(item["message"] for flavour in FLAVOURS for item in reasons[flavour])
     listing = ", ".join(list_architectures(gpus))
     return make_refusal(

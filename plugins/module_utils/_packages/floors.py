@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Iterator
 
 from .._node.versions import is_driver_version, upstream
 from .package_state import make_refusal
@@ -55,7 +56,7 @@ def parse_numbers(version: str) -> tuple[int, ...] | None:
     return tuple(int(part) for part in re.sub(r"(\.0+)+$", "", version).split(".")) if found else None
 
 
-def find_cuda(version):
+def find_cuda(version) -> tuple[str | None, bool]:
     """``(CUDA version, exact)`` that a driver supports: of a branch newer than all that are known at least the
     newest.
     """
@@ -97,12 +98,12 @@ def meets_condition(condition: str, version: str, brands: list[str] | None = Non
     return COMPARE[sign](parse_numbers(have), wanted)
 
 
-def combine_all(values):
+def combine_all(values) -> bool | None:
     values = list(values)
     return False if False in values else None if None in values else True
 
 
-def combine_any(values):
+def combine_any(values) -> bool | None:
     values = list(values)
     return True if True in values else None if None in values else False
 
@@ -136,7 +137,7 @@ def decide_floors(wanted: str, floors: list[dict]) -> list[dict]:
     return refusals
 
 
-def judge_floor(version, floor):
+def judge_floor(version, floor) -> Iterator:
     """``(what is expected, whether it is so, what there is)`` for each part of a floor."""
     cuda, exact = find_cuda(version)
     supports = "CUDA %s%s" % (cuda, "" if exact else " or newer") if cuda else "a CUDA version that is not known"
@@ -174,7 +175,7 @@ def refuse_unread(version: str) -> dict:
     )
 
 
-def refuse_below(version, workload, expected, verdict, found):
+def refuse_below(version, workload, expected, verdict, found) -> dict:
     if verdict is None:
         return make_refusal(
             "floor_unknown",

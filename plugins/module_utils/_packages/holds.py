@@ -103,7 +103,7 @@ KERNEL_RECORD = "/var/lib/gpufleet/kernel-holds.json"
 RECORDS = {"kernel": KERNEL_RECORD, "driver": RECORD, "other": None}
 
 
-def group_of(name, source, patterns):
+def group_of(name, source, patterns) -> str:
     """Return the kind of a package: kernel, driver or other. Pure. ``patterns`` are those of the kernel, which are
     tried first."""
     if kernel_set.is_kernel(name, patterns):
@@ -117,10 +117,10 @@ def group_of(name, source, patterns):
     return "other"
 
 
-def read_holds(manager, now):
+def read_holds(manager, now) -> dict[str, list]:
     """``{"kernel": rows, "driver": rows, "other": rows}``, as :func:`holds.report` makes them. Only reads."""
     patterns = list(kernel_set.PATTERNS[manager.name])
-    installed = manager.installed()
+    installed = manager.list_installed()
     found = dict((group, {}) for group in RECORDS)
     for name, item in sorted(installed.items()):
         if item["installed"] and item["hold"]:

@@ -28,7 +28,7 @@ class Refused(Exception):
     """Nothing was changed; the text says why and what to do."""
 
 
-def manager_of(runner, root="/", **options):
+def manager_of(runner, root="/", **options) -> Apt | Dnf:
     """dnf on the systems of Red Hat's family, apt elsewhere."""
     system = parse_os_release(files.read_text(files.under(root, "/etc/os-release")) or "")
     return (Dnf if systems.family_of(system) == "dnf" else Apt)(runner, root=root, **options)
@@ -37,7 +37,7 @@ def manager_of(runner, root="/", **options):
 class KernelPackages:
     """``params`` are the module's options."""
 
-    def __init__(self, params, manager, runner, root="/", uname=os.uname, clock=time.time):
+    def __init__(self, params, manager, runner, root="/", uname=os.uname, clock=time.time) -> None:
         self.params = params
         self.manager = manager
         self.runner = runner
@@ -47,12 +47,12 @@ class KernelPackages:
         self.patterns = list(params["patterns"] or kernel_set.PATTERNS[manager.name])
         self.actions = []
 
-    def path(self, name):
+    def path(self, name) -> str:
         return files.under(self.root, name)
 
-    def run(self, acting):
-        installed = self.manager.installed()
-        journal, broken = self.manager.interrupted(installed)
+    def run(self, acting) -> dict:
+        installed = self.manager.list_installed()
+        journal, broken = self.manager.find_interrupted(installed)
         if self.params["state"] in ("held", "free"):  # no transaction: the others do not matter
             broken = [name for name in broken if kernel_set.is_kernel(name, self.patterns)]
         if journal or broken:
@@ -71,9 +71,9 @@ class KernelPackages:
             "updated": self.update,
         }
         states[self.params["state"]](installed, acting)
-        return self.answer(self.manager.installed() if acting else installed)
+        return self.answer(self.manager.list_installed() if acting else installed)
 
-    def refuse_unheld(self, installed):
+    def refuse_unheld(self, installed) -> None:
         """Refuse where a hold would not hold the kernel that runs."""
         names, running = kernel_set.installed_names(installed, self.patterns), self.uname().release
         # Packages that are named cannot be told to be the running kernel's; those that are found have to be.
@@ -87,7 +87,7 @@ class KernelPackages:
 
     # states
 
-    def hold(self, installed, acting):
+    def hold(self, installed, acting) -> None:
         problem = self.manager.hold_problem()
         if problem:
             raise Refused("the kernel cannot be held: %s. Next step: %s" % problem)
@@ -100,7 +100,7 @@ class KernelPackages:
         if acting:
             self.record(names, loose)
 
-    def free(self, installed, acting):
+    def free(self, installed, acting) -> None:
         held = sorted(name for name in kernel_set.installed_names(installed, self.patterns) if installed[name]["hold"])
         if held:
             self.do("lift the hold of %s" % ", ".join(held), lambda: self.manager.mark("unhold", held), acting)
@@ -136,7 +136,7 @@ class KernelPackages:
             self.manager.change(arguments, options=self.manager.deferred_dkms_options())
             self.actions.append("installed " + bringing)
         finally:
-            self.hold(self.manager.installed(), True)
+            self.hold(self.manager.list_installed(), True)
             if boot_default.set_default(self.root, self.runner, running, self.uname):
                 self.actions.append("made kernel %s the default again" % running)
         if self.params["kernel"] not in kernels.find_installed(self.root):
@@ -146,7 +146,7 @@ class KernelPackages:
             )
         return None
 
-    def find(self, installed):
+    def find(self, installed) -> tuple[dict, list]:
         """The packages of the wanted kernel that are not there yet, with their versions, and the words that ask for
         them.
         """
@@ -216,15 +216,15 @@ class KernelPackages:
             try:
                 self.manager.change(arguments, options=self.manager.deferred_dkms_options())
             finally:
-                self.hold(self.manager.installed(), True)
+                self.hold(self.manager.list_installed(), True)
         self.actions.insert(0, "brought %s" % ", ".join("%s to %s" % item for item in sorted(wanted.items())))
         return None
 
-    def metapackages(self, installed):
+    def metapackages(self, installed) -> tuple[dict, list]:
         metas = kernel_set.find_metapackages(installed, self.patterns, self.manager.name)
         return self.manager.index(NO_NAMES, metas) if metas else {}, metas
 
-    def remove(self, installed, acting):
+    def remove(self, installed, acting) -> None:
         """Take a kernel away that neither runs nor boots next."""
         release, found = self.params["kernel"], kernels.read(self.root, self.runner, self.uname)
         if release in (found["running"], found["next_boot"]) or found["next_boot"] is None:
@@ -261,7 +261,7 @@ class KernelPackages:
                 )
             self.do("remove %s" % ", ".join(names), lambda: self.manager.change(names, action="remove"), acting)
 
-    def update(self, installed, acting):
+    def update(self, installed, acting) -> None:
         """Apply the security updates of everything but what is held, the kernel and the driver."""
         if self.manager.name != "apt":
             raise Refused(
@@ -287,7 +287,7 @@ class KernelPackages:
             acting,
         )
         if acting:
-            now = self.manager.installed()
+            now = self.manager.list_installed()
             off = sorted(name for name, version in wanted.items() if now.get(name, {}).get("version") != version)
             if off:
                 raise Refused(
@@ -297,7 +297,7 @@ class KernelPackages:
 
     # acting
 
-    def contents(self, held):
+    def contents(self, held) -> list[tuple]:
         """``[(path, content)]`` of the files beside the holds."""
         if self.manager.name == "apt":
             return [
@@ -315,10 +315,10 @@ class KernelPackages:
             else []
         )
 
-    def releases(self):
+    def releases(self) -> list[str]:
         return [release for release in kernels.find_installed(self.root) if re.match(r"\d", release)]
 
-    def write(self, name, content, acting):
+    def write(self, name, content, acting) -> None:
         path = self.path(name)
         if files.read_text(path) == content:
             return
@@ -329,12 +329,12 @@ class KernelPackages:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         self.do("write %s" % name, lambda: write_atomically(path, content), acting)
 
-    def do(self, what, function, acting):
+    def do(self, what, function, acting) -> None:
         if acting:
             function()
         self.actions.append(what)
 
-    def record(self, names, mine):
+    def record(self, names, mine) -> None:
         text = files.read_text(self.path(RECORD))
         new = holds.update_record(holds.parse_record(text), names, self.clock(), mine)
         if new != holds.parse_record(text):
@@ -343,7 +343,7 @@ class KernelPackages:
 
     # telling
 
-    def answer(self, installed):
+    def answer(self, installed) -> dict:
         held = dict(
             (name, version)
             for name, version in kernel_set.installed_names(installed, self.patterns).items()

@@ -39,11 +39,11 @@ PART = re.compile(r"^kernel(?:-(?P<flavour>.+?))??(?:-(?P<part>core|modules.*|de
 BLOCKED = ("linux-image-*", "linux-headers-*", "linux-modules-[0-9]*")
 
 
-def is_kernel(name, patterns):
+def is_kernel(name, patterns) -> bool:
     return any(re.match(pattern, name) for pattern in patterns)
 
 
-def installed_names(installed, patterns):
+def installed_names(installed, patterns) -> dict[str, str]:
     """``{name: version}`` of the kernel's packages that are installed, and of what stands for an image that is."""
     return dict(
         (name, item["version"])
@@ -53,12 +53,12 @@ def installed_names(installed, patterns):
     )
 
 
-def versions_of(have):
+def versions_of(have) -> list[str]:
     """Every version of an installed package, without the epoch."""
     return [version.split(":", 1)[-1] for version in [have["version"]] + list(have.get("more") or [])] if have else []
 
 
-def packages_with(installed, release, manager):
+def packages_with(installed, release, manager) -> list[str]:
     """Return the names of the installed packages that make one kernel; the headers that all share are not among
     them.
     """
@@ -81,11 +81,11 @@ def packages_with(installed, release, manager):
     return found
 
 
-def has_image(names):
+def has_image(names) -> bool:
     return any(re.match(r"linux-image-|kernel(?!.*-(modules|devel))", name) for name in names)
 
 
-def packages_of(release, manager, installed=None, running=""):
+def packages_of(release, manager, installed=None, running="") -> tuple[dict, dict]:
     """The packages of one kernel to ask for: its image and the headers that DKMS needs; those that the archive may lack
     come second.
 
@@ -102,13 +102,13 @@ def packages_of(release, manager, installed=None, running=""):
     return dict.fromkeys(names), dict.fromkeys(["linux-modules-%s" % release, "linux-modules-extra-%s" % release])
 
 
-def find_newest(index, name):
+def find_newest(index, name) -> str | None:
     """The newest version of a package that can be downloaded; None without one."""
     found = [item["version"] for item in index.get(name, []) if item["downloadable"]]
     return max(found, key=KEYS["apt"]) if found else None
 
 
-def find_needs(index, names, patterns):
+def find_needs(index, names, patterns) -> list[str]:
     """The kernel's own packages that these depend on, which a pin would keep away unless they are named, too."""
     found = set(
         name
@@ -121,11 +121,11 @@ def find_needs(index, names, patterns):
     return sorted(found - set(names))
 
 
-def _depends_on(item, release):
+def _depends_on(item, release) -> bool:
     return any(re.match(r"linux-[a-z-]+-%s$" % re.escape(release), name) for group in item["depends"] for name in group)
 
 
-def find_metapackages(installed, patterns, manager):
+def find_metapackages(installed, patterns, manager) -> list[str]:
     """The installed packages that stand for a kernel and have none themselves.
 
     dnf's are installed once for each kernel, as kernels are.
@@ -135,7 +135,7 @@ def find_metapackages(installed, patterns, manager):
     )
 
 
-def find_followers(index, installed, metas, release):
+def find_followers(index, installed, metas, release) -> dict[str, str]:
     """``{name: version}``: the metapackages that are to change, so that they stand for this kernel; those that depend
     on such ones have their version.
     """
@@ -155,7 +155,7 @@ def find_followers(index, installed, metas, release):
     return dict((name, version) for name, version in sorted(found.items()) if installed[name]["version"] != version)
 
 
-def standing_for(index, installed, metas, release):
+def standing_for(index, installed, metas, release) -> list[str]:
     """The metapackages that, as they are installed, depend on this kernel."""
     return [
         name
@@ -166,7 +166,7 @@ def standing_for(index, installed, metas, release):
     ]
 
 
-def following_refusals(transaction, wanted):
+def following_refusals(transaction, wanted) -> list[str]:
     """Refuse whatever else a transaction does that lets the metapackages follow."""
     changed = dict((item["name"], item["version"]) for kind in CHANGES for item in transaction[kind])
     rows = (
@@ -177,7 +177,7 @@ def following_refusals(transaction, wanted):
     return ["the transaction would %s: %s" % (what, ", ".join(sorted(names))) for what, names in rows if names]
 
 
-def render_pin(held, releases=()):
+def render_pin(held, releases=()) -> str:
     """An apt preferences file under which the installed kernel packages stay at their versions, and no other kernel
     comes. What belongs to ``releases``, the kernels of the node, may come, such as their headers.
     """
@@ -219,7 +219,7 @@ def render_pin(held, releases=()):
     return "\n".join(lines)
 
 
-def render_unattended(patterns):
+def render_unattended(patterns) -> str:
     lines = [
         (
             "// Written by gpufleet.lifecycle (kernel_packages); changes are overwritten. The kernel changes only when "
@@ -230,13 +230,13 @@ def render_unattended(patterns):
     return "\n".join(lines + ['    "^%s";' % pattern for pattern in patterns] + ["};", ""])
 
 
-def find_others(transaction, patterns, manager):
+def find_others(transaction, patterns, manager) -> list[str]:
     """Return the new packages of a transaction that are not a kernel's: what the headers of a kernel depend on."""
     allowed = list(patterns) + [TOOLS[manager]]
     return sorted(item["name"] for item in transaction["install"] if not is_kernel(item["name"], allowed))
 
 
-def staging_refusals(transaction, wanted, patterns, manager):
+def staging_refusals(transaction, wanted, patterns, manager) -> list[str]:
     """Refuse a transaction that brings a kernel and changes a package that is there and not the kernel's, brings one of
     the driver, or removes one.
     """
@@ -266,7 +266,7 @@ def staging_refusals(transaction, wanted, patterns, manager):
     return lines
 
 
-def security_wanted(installed, security, patterns, manager):
+def security_wanted(installed, security, patterns, manager) -> dict[str, str]:
     """``{name: version}``: the newest security update of every package that is installed, not held, and not the
     kernel's or the driver's.
     """
@@ -281,7 +281,7 @@ def security_wanted(installed, security, patterns, manager):
     return found
 
 
-def security_refusals(transaction, wanted, installed, patterns):
+def security_refusals(transaction, wanted, installed, patterns) -> list[str]:
     """Refuse a run of security updates that touches what is held, the kernel or the driver, removes, downgrades, or
     brings what is no such update.
     """
@@ -304,6 +304,6 @@ def security_refusals(transaction, wanted, installed, patterns):
     return ["the transaction would %s: %s" % (what, ", ".join(sorted(set(names)))) for what, names in rows if names]
 
 
-def kept_out(rows):
+def kept_out(rows) -> dict[str, str]:
     """Of a report on holds, the security updates that they keep out, the newest of each package."""
     return dict((row["package"], row["security"][0]) for row in rows if row["security"])

@@ -22,7 +22,7 @@ class NotAKeyring(ValueError):
     """The bytes are no OpenPGP public keys; the message says why."""
 
 
-def normal(fingerprint):
+def normal(fingerprint) -> str | None:
     """A fingerprint as it is compared: hexadecimal capitals alone.
 
     None when it is not a whole one: an id of a key proves nothing.
@@ -32,13 +32,13 @@ def normal(fingerprint):
     return text if re.match(r"^([0-9A-F]{40}|[0-9A-F]{64})$", text) else None
 
 
-def armored(data):
+def armor_keys(data) -> bool:
     return BEGIN.encode("ascii") in data
 
 
-def dearmor(data):
+def dearmor(data) -> bytes:
     """The packets of a file, whichever of the two forms it has."""
-    if not armored(data):
+    if not armor_keys(data):
         return data
     found = []
     for block in data.decode("latin-1").split(BEGIN)[1:]:
@@ -56,7 +56,7 @@ def dearmor(data):
     return b"".join(found)
 
 
-def armor(data):
+def armor(data) -> bytes:
     """The armored form, with its checksum."""
     text = base64.b64encode(data).decode("ascii")
     lines = [text[at : at + 64] for at in range(0, len(text), 64)]
@@ -64,7 +64,7 @@ def armor(data):
     return ("\n".join([BEGIN, ""] + lines + ["=" + check, END]) + "\n").encode("ascii")
 
 
-def crc24(data):
+def crc24(data) -> int:
     value = 0xB704CE
     for byte in data:
         value ^= byte << 16
@@ -75,7 +75,7 @@ def crc24(data):
     return value
 
 
-def packets(data):
+def packets(data) -> list[tuple]:
     """``[(tag, body, whole packet)]``."""
     found, at = [], 0
     while at < len(data):
@@ -93,7 +93,7 @@ def packets(data):
     return found
 
 
-def new_length(data, at):
+def new_length(data, at) -> tuple[int, int]:
     first = number(data, at, 1)
     if first < 192:
         return first, at + 1
@@ -104,20 +104,20 @@ def new_length(data, at):
     raise NotAKeyring("a packet of a key comes in parts")
 
 
-def old_length(data, at, kind):
+def old_length(data, at, kind) -> tuple[int, int]:
     if kind == 3:
         raise NotAKeyring("a packet has no length")
     size = 1 << kind
     return number(data, at, size), at + size
 
 
-def number(data, at, size):
+def number(data, at, size) -> int:
     if at + size > len(data):
         raise NotAKeyring("the length of a packet is cut off")
     return int.from_bytes(data[at : at + size], "big")
 
 
-def fingerprint(body):
+def fingerprint(body) -> str:
     """The fingerprint of a public key packet."""
     version = body[:1]
     if version == b"\x04":
@@ -129,7 +129,7 @@ def fingerprint(body):
     raise NotAKeyring("a key has the version %d, which is not known" % (body[0] if body else 0))
 
 
-def keys(data):
+def keys(data) -> list[tuple]:
     """``[(fingerprint, its packets)]`` of every key in a file, by its primary key."""
     found = []
     for tag, body, whole in packets(dearmor(data)):
@@ -146,18 +146,18 @@ def keys(data):
     return found
 
 
-def fingerprints(data):
+def fingerprints(data) -> list[str]:
     return sorted(set(name for name, parts in keys(data)))
 
 
-def rendered(data, form):
+def render_keys(data, form) -> bytes:
     """The same keys as ``binary`` or ``armored`` bytes; those of the wanted form are left as they are."""
     if form == "armored":
-        return data if armored(data) else armor(data)
+        return data if armor_keys(data) else armor(data)
     return dearmor(data)
 
 
-def without(data, unwanted):
+def without(data, unwanted) -> bytes | None:
     """The file without some keys, in its own form; None when nothing would be left, and the same bytes when it has none
     of them.
     """
@@ -169,10 +169,10 @@ def without(data, unwanted):
     if not left:
         return None
     content = b"".join(part for name, parts in left for part in parts)
-    return armor(content) if armored(data) else content
+    return armor(content) if armor_keys(data) else content
 
 
-def problem(data, wanted, sha256=None):
+def problem(data, wanted, sha256=None) -> tuple[str, str] | None:
     """Return why a file is not what was expected, as ``(found, expected)``; None when it is.
 
     Every key in it has to be a wanted one.

@@ -45,7 +45,7 @@ from .store import Store
 NO_NAMES = "(?!)"
 
 
-def parse_os_release(text):
+def parse_os_release(text) -> dict[str, str]:
     found = {}
     for line in text.splitlines():
         key, sep, value = line.strip().partition("=")
@@ -54,7 +54,7 @@ def parse_os_release(text):
     return found
 
 
-def tail(text, lines=25):
+def tail(text, lines=25) -> str:
     return "\n".join(text.rstrip().splitlines()[-lines:])
 
 
@@ -66,7 +66,7 @@ class ManagerError(Exception):
 
     ERRORS = ("E: ",)
 
-    def __init__(self, what, rc, out, err):
+    def __init__(self, what, rc, out, err) -> None:
         self.rc = rc
         self.output = tail((out.rstrip() + "\n" + err).strip())
         self.unmet = self.find_unmet(out, err)
@@ -78,11 +78,11 @@ class ManagerError(Exception):
         super().__init__("%s %s: %s" % (what, ended, " ".join(lines) or "it said nothing"))
 
     @staticmethod
-    def find_unmet(out, err):
+    def find_unmet(out, err) -> list:
         return []
 
     @property
-    def packages(self):
+    def packages(self) -> list[str]:
         return sorted(set(line.split(" ", 1)[0] for line in self.unmet))
 
 
@@ -93,7 +93,7 @@ class Manager:
     unattended_file = None
     error = ManagerError
 
-    def __init__(self, runner, root="/", lock_timeout_s=300, timeout_s=3600):
+    def __init__(self, runner, root="/", lock_timeout_s=300, timeout_s=3600) -> None:
         self.runner = runner
         self.root = root
         self.lock_timeout_s = lock_timeout_s
@@ -101,37 +101,37 @@ class Manager:
         self.store = Store(self.describe, root)
         self.kept = {}  # what the store has, as read with the index
 
-    def path(self, *parts):
+    def path(self, *parts) -> str:
         return files.under(self.root, *parts)
 
-    def run(self, what, argv, timeout=120, ok=(0,)):
+    def run(self, what, argv, timeout=120, ok=(0,)) -> str:
         rc, out, err = self.runner(list(argv), timeout)
         if rc not in ok:
             raise self.error(what, rc, out, err)
         return out
 
-    def os_release(self):
+    def os_release(self) -> dict[str, str]:
         return parse_os_release(files.read_text(self.path("/etc/os-release")) or "")
 
-    def initrd_bytes(self):
+    def initrd_bytes(self) -> int:
         sizes = [
             os.stat(name).st_size
             for name in glob.glob(self.path("/boot/initrd.img-*")) + glob.glob(self.path("/boot/initramfs-*.img"))
         ]
         return max(sizes) if sizes else 0
 
-    def kernels(self):
+    def kernels(self) -> list[str]:
         return kernels.find_installed(self.root)
 
-    def streams(self, module):
+    def streams(self, module) -> list:
         """Names of the streams of a module, where the manager has such."""
         return []
 
-    def hold_problem(self):
+    def hold_problem(self) -> tuple[str, str] | None:
         """``(why, next step)`` when a hold would hold nothing on this machine."""
         return None
 
-    def silent_mirrors(self, arguments, options=()):
+    def silent_mirrors(self, arguments, options=()) -> list:
         return []
 
     # the node's own store
@@ -140,7 +140,7 @@ class Manager:
         """Return ``(name, version, text for the index)`` of an archive; empty texts for what is no package."""
         raise NotImplementedError
 
-    def cached(self, wanted, index):
+    def find_cached(self, wanted, index):
         """Return ``{(name, version): path}`` of the archives in the package manager's cache."""
         raise NotImplementedError
 
@@ -148,15 +148,15 @@ class Manager:
         """Download packages into the store; return ``{(name, version): why}`` of those that cannot be had."""
         raise NotImplementedError
 
-    def unkept(self, wanted):
+    def unkept(self, wanted) -> dict[str, str]:
         """Return those of ``{name: version}`` that are not in the store."""
         kept = self.store.index()
         return dict(item for item in wanted.items() if item not in kept)
 
-    def keep(self, wanted, index):
+    def keep(self, wanted, index) -> dict[str, str]:
         """Put packages into the store, from the cache or a mirror; return ``{name: why}`` of those that cannot be."""
         due = self.unkept(wanted)
-        archives = self.cached(due, index)
+        archives = self.find_cached(due, index)
         wrong = self.store.add(archives)
         missing = dict(item for item in due.items() if item not in archives)
         wrong.update(self.fetch(missing, index) if missing else {})
@@ -165,7 +165,7 @@ class Manager:
     def forget(self, names):
         """Holds of packages that are gone: nothing is left of them unless the manager keeps a list."""
 
-    def filesystems(self, paths):
+    def filesystems(self, paths) -> dict[str, dict]:
         """Return ``{path: files.read_filesystem(path)}``; a path that cannot be read is left out."""
         found = dict((path, files.read_filesystem(self.root, path)) for path in paths)
         return dict((path, about) for path, about in found.items() if about)

@@ -193,7 +193,7 @@ class Actor:
 
     def put_holds_back(self, plan: Plan) -> None:
         """A change drops the hold of what it changes, or leaves one of the old version: hold again, and what is new."""
-        installed = self.manager.installed()
+        installed = self.manager.list_installed()
         there = set(name for name, have in installed.items() if have["installed"])
         loose = set(name for name in there if not installed[name]["hold"])
         lift = there.intersection(plan.lift)

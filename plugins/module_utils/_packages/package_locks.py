@@ -29,7 +29,7 @@ FLOCK = "hhqqi"
 POLL_S = 1.0
 
 
-def find_holder(path, kind):
+def find_holder(path, kind) -> int | None:
     """Return the number of a process that has a lock against one of KIND on a file: 0 where it cannot be told, of
     another container or a lock of an open file; None where there is none.
     """
@@ -43,7 +43,7 @@ def find_holder(path, kind):
     return None if kind == fcntl.F_UNLCK else max(0, pid)
 
 
-def read_locks(manager, root="/", proc="/proc"):
+def read_locks(manager, root="/", proc="/proc") -> tuple[list, list]:
     """Return the locks of a package manager that are held, in two lists: by package managers, and by others.
 
     A package manager locks for writing, which takes a descriptor that only root can open. Any user can open the lock of
@@ -62,19 +62,19 @@ def read_locks(manager, root="/", proc="/proc"):
     return found
 
 
-def find_held(manager, root="/", proc="/proc"):
+def find_held(manager, root="/", proc="/proc") -> list[dict]:
     """``[{"path", "pid", "comm", "uids"}]`` of the locks that package managers have; ``comm`` is None where that
     process cannot be seen.
     """
     return read_locks(manager, root, proc)[0]
 
 
-def held_by_users(manager, root="/", proc="/proc"):
+def held_by_users(manager, root="/", proc="/proc") -> list[dict]:
     """The same of locks that are no package manager's. rpm waits for them, and nothing else is decided by them."""
     return read_locks(manager, root, proc)[1]
 
 
-def wait_for_release(look, timeout_s, clock=time.monotonic, sleep=time.sleep):
+def wait_for_release(look, timeout_s, clock=time.monotonic, sleep=time.sleep) -> tuple[list, bool]:
     """Until ``look()`` finds no lock, and no longer than the timeout:
     ``(locks that are still held, whether there was one)``.
     """
@@ -87,14 +87,14 @@ def wait_for_release(look, timeout_s, clock=time.monotonic, sleep=time.sleep):
     return found, waited
 
 
-def name_process(item):
+def name_process(item) -> str:
     """Return the process of a lock for an operator."""
     if not item["pid"]:
         return "a process of another container"
     return "%s (pid %d)" % (item["comm"] or "a process", item["pid"])
 
 
-def make_warnings(found):
+def make_warnings(found) -> list[str]:
     """Return a sentence for each lock that is no package manager's."""
     return [
         "%s is locked by a process that is no package manager: %s. The package manager waits for it before it changes "
@@ -108,7 +108,7 @@ def make_warnings(found):
     ]
 
 
-def make_refusals(found, timeout_s):
+def make_refusals(found, timeout_s) -> list[dict]:
     """Return why nothing is changed while the locks are held; nothing where they are free."""
     if not found:
         return []

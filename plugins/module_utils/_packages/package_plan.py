@@ -401,7 +401,7 @@ KEEP_STEP = (
 )
 
 
-def split_obtainable(wanted, cached, index):
+def split_obtainable(wanted, cached, index) -> tuple[dict, dict]:
     """``({name: version}, {name: version})``: what is in the cache or can be downloaded, and what cannot be had."""
     there = dict(
         (name, version)
@@ -412,7 +412,7 @@ def split_obtainable(wanted, cached, index):
     return there, dict((name, version) for name, version in wanted.items() if name not in there)
 
 
-def refuse_keep(lost):
+def refuse_keep(lost) -> dict:
     listing = ", ".join("%s %s" % item for item in sorted(lost.items()))
     return make_refusal(
         "cannot_keep",

@@ -22,8 +22,8 @@ from .package_state import Archives, Installed, Problem, Rehearsal, Room, State,
 def read_state(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
     """Return everything that is known before anything is decided."""
     root, kernel_names = manager.root, tuple(manager.kernels())
-    installed = manager.installed()
-    journal, broken = manager.interrupted(installed)
+    installed = manager.list_installed()
+    journal, broken = manager.find_interrupted(installed)
     streams, enabled = read_streams(manager, table.get("module") if wish.state != "absent" else None)
     paths = (wish.pin_file, manager.unattended_file)
     return State(
@@ -118,8 +118,8 @@ def read_room(manager: Manager, plan: Plan) -> Room:
 def read_archives(manager: Manager, plan: Plan) -> Archives:
     before, after = manager.unkept(package_plan.driver_before(plan)), manager.unkept(plan.packages)
     # Apart: most packages are in both, at two versions.
-    cached = dict(manager.cached(before, plan.state.index))
-    cached.update(manager.cached(after, plan.state.index))
+    cached = dict(manager.find_cached(before, plan.state.index))
+    cached.update(manager.find_cached(after, plan.state.index))
     return Archives(before, after, cached)
 
 
@@ -136,7 +136,7 @@ def read_module_archives(manager: Manager, plan: Plan) -> List[str]:
     sources = package_plan.module_sources(plan)
     if not sources or manager.name != "apt":  # an rpm cannot be unpacked without installing more
         return []
-    found = manager.cached(sources, plan.state.index)
+    found = manager.find_cached(sources, plan.state.index)
     found.update((key, item["path"]) for key, item in manager.store.index().items() if key in sources.items())
     return sorted(found.values())
 

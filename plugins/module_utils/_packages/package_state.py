@@ -117,7 +117,7 @@ class Archives:
     cached: Dict[Tuple[str, str], str]  # {(name, version): path}
 
 
-def make_refusal(ident, packages, found, expected, message, next_step):
+def make_refusal(ident, packages, found, expected, message, next_step) -> dict:
     return {
         "id": ident,
         "packages": sorted(packages),

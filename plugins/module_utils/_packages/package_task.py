@@ -104,7 +104,7 @@ def present_shortfall(plan: Plan, installed: Installed) -> Optional[str]:
 
 def prove_plan(manager: Manager, plan: Plan) -> Tuple[Installed, Optional[Dict[str, Any]]]:
     """Read the node again: ``(installed packages, set)``. Raises ChangeFailed where it is not as planned."""
-    installed = manager.installed()
+    installed = manager.list_installed()
     left = package_read.read_downloads(manager, plan) if plan.wish.state == "downloaded" else {}
     wrong = find_shortfall(plan, installed, left)
     if wrong:

@@ -31,13 +31,13 @@ class Store:
     the text that the list keeps of it, which the package manager reads as part of its index.
     """
 
-    def __init__(self, describe, root="/", directory=DIRECTORY):
+    def __init__(self, describe, root="/", directory=DIRECTORY) -> None:
         self.describe, self.root = describe, root
         self.known = None
         self.directory = files.under(root, directory)
         self.shown = directory
 
-    def read(self):
+    def read(self) -> dict[str, dict]:
         """The list; empty when there is none or it cannot be read, which means that nothing is kept."""
         try:
             found = json.loads(files.read_text(os.path.join(self.directory, LIST)) or "{}")
@@ -50,7 +50,7 @@ class Store:
             return {}
         return dict((name, item) for name, item in found.items() if os.path.basename(name) == name)
 
-    def index(self):
+    def index(self) -> dict:
         """``{(package, version): {"path", "shown", "size", "control"}}`` of what is kept and whole; ``shown`` is the
         path as the machine has it.
 
@@ -60,7 +60,7 @@ class Store:
             self.known = self.whole()
         return dict(self.known)
 
-    def whole(self):
+    def whole(self) -> dict:
         found = {}
         for name, item in self.read().items():
             path = os.path.join(self.directory, name)
@@ -77,7 +77,7 @@ class Store:
                 }
         return found
 
-    def add(self, archives):
+    def add(self, archives) -> dict:
         """Keep archives, ``{(package, version): path}``; answers ``{(package, version): why}`` of those that are not
         what they should be.
         """
@@ -104,15 +104,15 @@ class Store:
         self.write(known)
         return wrong
 
-    def write(self, known):
+    def write(self, known) -> None:
         self.known = None
         write_atomically(os.path.join(self.directory, LIST), json.dumps(known, indent=1, sort_keys=True) + "\n")
 
-    def superfluous(self, wanted):
+    def superfluous(self, wanted) -> list[str]:
         """Files of packages that are not among ``(package, version)``."""
         return sorted(name for name, item in self.read().items() if (item["package"], item["version"]) not in wanted)
 
-    def forget(self, wanted):
+    def forget(self, wanted) -> list[str]:
         """Remove the others; answers their names."""
         known, gone = self.read(), self.superfluous(wanted)
         if not gone:
@@ -124,7 +124,7 @@ class Store:
         return gone
 
 
-def take_archive(path, target):
+def take_archive(path, target) -> None:
     """Link or copy an archive to its place in the store, where it appears whole or not at all."""
     with files.replace_whole(target) as temporary:
         try:

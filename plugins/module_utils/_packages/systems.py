@@ -17,13 +17,13 @@ from .package_state import make_refusal
 BRANCH = r"[0-9]{3}"
 
 
-def system_of(os_release):
+def system_of(os_release) -> dict[str, dict] | None:
     """``{source: table}`` of an operating system, or None when it is not supported."""
     ident, version = os_release.get("ID", ""), os_release.get("VERSION_ID", "")
     return SYSTEMS.get((ident, version)) or SYSTEMS.get((ident, version.split(".", 1)[0]))
 
 
-def family_of(os_release):
+def family_of(os_release) -> str | None:
     """Return the package manager of an operating system, apt or dnf, also of one that is not supported; None where it
     does not say.
     """
@@ -33,7 +33,7 @@ def family_of(os_release):
     return "apt" if names & {"debian", "ubuntu"} else None
 
 
-def table_for(os_release, origin=None):
+def table_for(os_release, origin=None) -> dict | None:
     """The data of an operating system with a source of packages, by default its first one; None when there is none."""
     tables = system_of(os_release)
     if not tables:
@@ -41,11 +41,11 @@ def table_for(os_release, origin=None):
     return tables.get(origin) if origin else next(iter(tables.values()))
 
 
-def supported_text():
+def supported_text() -> str:
     return ", ".join("%s %s" % key for key in sorted(SYSTEMS))
 
 
-def decide_system(os_release, origin=None):
+def decide_system(os_release, origin=None) -> tuple[dict | None, list]:
     """``(table, refusals)``: the table, or why there is none."""
     table = table_for(os_release, origin)
     if table:
@@ -81,7 +81,7 @@ def decide_system(os_release, origin=None):
     ]
 
 
-def instantiate_table(table, branch=BRANCH):
+def instantiate_table(table, branch=BRANCH) -> dict:
     """The table for a driver branch: eras applied and ``{branch}`` filled in, by default with an expression for any
     branch.
     """
@@ -103,11 +103,11 @@ def fill_mark(value, mark, text):
     return value
 
 
-def branch_of(wanted):
+def branch_of(wanted) -> str:
     return upstream(wanted).split(".", 1)[0]
 
 
-def list_variants(table):
+def list_variants(table) -> list[dict]:
     """The table as it is for every era, with an expression where a branch would be."""
     plain = instantiate_table(dict(table, eras=()))
     return [plain] + [instantiate_table(dict(table, eras=(), **changes)) for first, changes in table.get("eras", ())]
@@ -159,7 +159,7 @@ def decide_needs(wanted: list[str], gpus: list[dict] | None, headers: dict[str, 
     return refusals
 
 
-def decide_owner(found):
+def decide_owner(found) -> list[dict]:
     """Refusals of a node whose driver a GPU Operator brings, ``found`` as ``gpu_operator.read`` answers."""
     if found["owner"] is False:
         return []

@@ -58,7 +58,7 @@ def is_empty(transaction: dict) -> bool:
     return not any(transaction[kind] for kind in KINDS) and not transaction.get("streams")
 
 
-def final_state(installed, transaction):
+def final_state(installed, transaction) -> dict[str, str]:
     """``{name: version}`` as it would be after the transaction; of what lies there twice, what is not removed stays."""
     state, removed = {}, set((item["name"], item["version"]) for item in transaction["remove"])
     for name, have in installed.items():
@@ -71,7 +71,7 @@ def final_state(installed, transaction):
     return state
 
 
-def decide_transaction(transaction, wanted, installed, index, removable=(), table=None):
+def decide_transaction(transaction, wanted, installed, index, removable=(), table=None) -> list[dict]:
     """Refusals for a simulated transaction: ``[]`` when it may be run. ``wanted`` is ``{name: exact version}``."""
     words = WORDS[table["package_manager"] if table else "apt"]
     after = final_state(installed, transaction)
@@ -84,7 +84,7 @@ def decide_transaction(transaction, wanted, installed, index, removable=(), tabl
     return refusals
 
 
-def refuse_kernel_change(items):
+def refuse_kernel_change(items) -> list[dict]:
     kernel = sorted(set(item["name"] for item in items if re.match(KERNEL_NAME_PATTERN, item["name"])))
     if not kernel:
         return []
@@ -101,7 +101,7 @@ def refuse_kernel_change(items):
     ]
 
 
-def refuse_removal(items, wanted, removable, words):
+def refuse_removal(items, wanted, removable, words) -> list[dict]:
     removed = sorted(item["name"] for item in items if item["name"] not in removable and item["name"] not in wanted)
     if not removed:
         return []
@@ -117,7 +117,7 @@ def refuse_removal(items, wanted, removable, words):
     ]
 
 
-def refuse_held(items, wanted, installed, removable, table):
+def refuse_held(items, wanted, installed, removable, table) -> list[dict]:
     """Refuse to change what is held for another reason; holds of the driver's own packages are this change's to lift
     and put back.
     """
@@ -144,7 +144,7 @@ def refuse_held(items, wanted, installed, removable, table):
     ]
 
 
-def refuse_mixed_set(after, wanted, installed, index, table):
+def refuse_mixed_set(after, wanted, installed, index, table) -> list[dict]:
     mixed = dict(
         (name, version)
         for name, version in after.items()
@@ -169,7 +169,7 @@ def refuse_mixed_set(after, wanted, installed, index, table):
     ]
 
 
-def refuse_inexact(after, wanted, words):
+def refuse_inexact(after, wanted, words) -> list[dict]:
     off = dict((name, after.get(name)) for name, version in wanted.items() if after.get(name) != version)
     if not off:
         return []
@@ -301,7 +301,7 @@ def decide_disk(
     return refusals
 
 
-def _too_full(group, manager):
+def _too_full(group, manager) -> list[dict]:
     """Refusals of one file system. One that only swaps files for others needs no room."""
     paths, clean, refusals = ", ".join(sorted(group["paths"])), WORDS[manager]["clean"], []
     if group["need"] > 0 and group["free"] - group["need"] < group["limit"]:

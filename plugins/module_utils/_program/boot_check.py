@@ -70,11 +70,11 @@ def run(
     passing, which takes a while after a boot, it is read again for FABRIC_TIMEOUT_S seconds.
     """
     try:
-        wanted = expected(path)
+        wanted = read_expected(path)
     except boot_expectation.Unusable as exc:
-        return Outcome(refused(exc.problem, str(exc), path, name), exc.problem)
+        return Outcome(make_refusal(exc.problem, str(exc), path, name), exc.problem)
     except mig.Unusable as exc:
-        return Outcome(refused(UNUSABLE_LAYOUT, str(exc), path, name), UNUSABLE_LAYOUT)
+        return Outcome(make_refusal(UNUSABLE_LAYOUT, str(exc), path, name), UNUSABLE_LAYOUT)
     end = clock() + fabric_timeout_s
     health = judge(look(), wanted, tables, name, reading.read_time())
     while _health.joining(health["checks"]) and clock() < end:
@@ -83,7 +83,7 @@ def run(
     return Outcome(health, None)
 
 
-def expected(path: str) -> Wanted:
+def read_expected(path: str) -> Wanted:
     """Return the content of the file PATH, and the layout that it names. Raises boot_expectation.Unusable,
     mig.Unusable."""
     document = boot_expectation.read(path)
@@ -158,12 +158,12 @@ def layouts(ctx: model.Context, wanted: Dict[str, Any]) -> List[Dict[str, Any]]:
         each = task.layouts_of(dict(wanted, state=task.PRESENT), found)
     except task.TaskError as exc:
         return [model.check(LAYOUT, model.NODE, model.FAIL, None, wanted["config_name"], message=str(exc))]
-    return [compared(plan.decide(gpu, layout, {}), model.entity(gpu)) for gpu, layout in zip(found, each)]
+    return [make_check(plan.decide(gpu, layout, {}), model.entity(gpu)) for gpu, layout in zip(found, each)]
 
 
-def compared(item: plan.Plan, entity: str) -> Dict[str, Any]:
+def make_check(item: plan.Plan, entity: str) -> Dict[str, Any]:
     """The check of the GPU ENTITY whose way to its layout is the plan ITEM."""
-    before, after = task.said(item.before), task.said(item.wanted)
+    before, after = task.describe_layout(item.before), task.describe_layout(item.wanted)
     if item.status == plan.SAME:
         return model.check(LAYOUT, entity, model.PASS, before, after)
     if item.problems and all(problem.code == "unreadable" for problem in item.problems):
@@ -186,7 +186,7 @@ def compared(item: plan.Plan, entity: str) -> Dict[str, Any]:
     )
 
 
-def refused(problem: str, text: str, path: str, name: str) -> Dict[str, Any]:
+def make_refusal(problem: str, text: str, path: str, name: str) -> Dict[str, Any]:
     """The verdict about a node of which nothing is known: unknown, with the one check boot.PROBLEM."""
     ident = "boot." + problem
     row = model.Row(
@@ -223,4 +223,6 @@ def forget(path: str) -> None:
 
 def keep(path: str, health: Dict[str, Any]) -> None:
     """Write the whole verdict to the file PATH, which is there whole or not at all. OSError where it cannot be."""
-    claim.put(os.path.dirname(path), os.path.basename(path), json.dumps(health, indent=4, sort_keys=True) + "\n")
+    claim.write_state_file(
+        os.path.dirname(path), os.path.basename(path), json.dumps(health, indent=4, sort_keys=True) + "\n"
+    )

@@ -106,7 +106,7 @@ def _count(new: Dict[str, Any], log: Any, known: Optional[Dict[int, str]]) -> No
     ):
         return
     since, uuids = new["position"], log.get("gpus") or {}
-    new["xids"] = dict((place, _copied(row)) for place, row in (new["xids"] or {}).items())
+    new["xids"] = dict((place, _copy_row(row)) for place, row in (new["xids"] or {}).items())
     new["sxids"] = dict(new["sxids"])
     for event in log["events"]:
         if _later(event, since):
@@ -132,7 +132,7 @@ def _count(new: Dict[str, Any], log: Any, known: Optional[Dict[int, str]]) -> No
     new["position"] = dict((key, log["position"].get(key)) for key in ("boot_id", "seq", "monotonic_us"))
 
 
-def _copied(row: Mapping[str, Any]) -> Dict[str, Any]:
+def _copy_row(row: Mapping[str, Any]) -> Dict[str, Any]:
     return dict(row, classes=dict(row["classes"]), codes=dict(row["codes"]))
 
 
@@ -163,14 +163,14 @@ def _add(
     name = UNKNOWN_CODE if code is None else known.get(code, UNKNOWN_CODE)
     if name == NOT_COUNTED:
         return
-    place, uuid = located(new, uuids, where)
+    place, uuid = locate_gpu(new, uuids, where)
     row = new["xids"].setdefault(place, {"UUID": uuid, "classes": {}, "codes": {}})
     row["classes"][name] = row["classes"].get(name, 0) + count
     if str(code) in series.CODES:
         row["codes"][str(code)] = row["codes"].get(str(code), 0) + count
 
 
-def located(new: Mapping[str, Any], uuids: Mapping[str, str], where: Optional[str]) -> Any:
+def locate_gpu(new: Mapping[str, Any], uuids: Mapping[str, str], where: Optional[str]) -> Any:
     """(place, UUID) of WHERE, a PCI address or a UUID of the log: a GPU that NVML knew in this boot, if it is one."""
     address = kernel_lines.address(where)
     uuid = uuids.get(address, "") if address else where or ""

@@ -76,7 +76,7 @@ def difference(result: Dict[str, Any]) -> str:
     """Return the GPUs that differ from their layouts, each with what was found and what is expected."""
     return "; ".join(
         "GPU %s (%s) has %s; expected %s"
-        % (row["index"], row["pci_bus_id"], task.said(row["before"]), task.said(row["wanted"]))
+        % (row["index"], row["pci_bus_id"], task.describe_layout(row["before"]), task.describe_layout(row["wanted"]))
         for row in result["gpus"]
         if row["changed"]
     )

@@ -74,12 +74,12 @@ def read(
         ("loaded", lambda: loaded.read_driver(root)),
         ("library", lambda: driver_files.read_libraries(root)),
         ("holds", lambda: holds(root, runner, state["holds"], now)),
-        ("expected_gpus", lambda: expected(sources)),
+        ("expected_gpus", lambda: read_expected_gpus(sources)),
         ("verdicts", lambda: [document(path) for path in (sources.boot_result, in_state(sources, "verdict.json"))]),
         ("claim", lambda: dict(zip(("claim", "problem"), claim.read(sources.state_dir)))),
         ("drain", lambda: dict(zip(("note", "problem"), notes.read(sources.state_dir, "drain")))),
         ("quarantine", lambda: dict(zip(("note", "problem"), notes.read(sources.state_dir, "quarantine")))),
-        ("changed_files", lambda: changed(sources.digests)),
+        ("changed_files", lambda: find_changed_files(sources.digests)),
     ):
         try:
             found[name] = reader()
@@ -137,7 +137,7 @@ def stamp(path: str) -> Optional[List[int]]:
     return [about.st_ino, about.st_size, about.st_mtime_ns]
 
 
-def expected(sources: Sources) -> Optional[int]:
+def read_expected_gpus(sources: Sources) -> Optional[int]:
     """Return the number of GPUs that the node should have; None if it is not specified."""
     if sources.gpus:
         return sources.gpus
@@ -162,7 +162,7 @@ def document(path: str) -> Any:
         return None
 
 
-def changed(directories: Tuple[str, ...]) -> Optional[List[str]]:
+def find_changed_files(directories: Tuple[str, ...]) -> Optional[List[str]]:
     """The files that differ from the digests in the lists *.sha256 of DIRECTORIES; None without such a list."""
     lists = sorted(
         path for directory in directories for path in glob.glob(os.path.join(glob.escape(directory), "*.sha256"))

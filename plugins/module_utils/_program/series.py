@@ -136,7 +136,7 @@ def _gpus(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
 
 
 def layouts(wanted: Optional[Mapping[str, Any]], gpus: Sequence[Dict[str, Any]]) -> List[Optional[int]]:
-    """Of each of GPUS whether its MIG layout is the WANTED one, which is as mig.read answers it; None if not known."""
+    """Tell for each of GPUS if it has the WANTED layout, as mig.read returns it; None if not known."""
     if wanted is None:
         return [None] * len(gpus)
     from .._mig import plan, task  # here, since most nodes want none
@@ -275,12 +275,12 @@ def render(contract: Mapping[str, Any], found: Samples) -> str:
         if listed:
             lines += ["# HELP %s %s" % (name, _help(row["help"])), "# TYPE %s %s" % (name, row["type"])]
         for labels, value in listed:
-            _checked(row, labels)
+            _check_row(row, labels)
             lines.append("%s%s %s" % (name, _labels(row, labels), number(value)))
     return "\n".join(lines) + "\n"
 
 
-def _checked(row: Mapping[str, Any], labels: Mapping[str, str]) -> None:
+def _check_row(row: Mapping[str, Any], labels: Mapping[str, str]) -> None:
     if set(labels) != set(row["labels"]):
         raise ContractError("%s: labels %s; expected %s" % (row["name"], sorted(labels), sorted(row["labels"])))
     for label, about in row["labels"].items():
@@ -291,11 +291,11 @@ def _checked(row: Mapping[str, Any], labels: Mapping[str, str]) -> None:
 
 
 def _labels(row: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    words = ",".join('%s="%s"' % (label, _quoted(labels[label])) for label in row["labels"])
+    words = ",".join('%s="%s"' % (label, _quote_label(labels[label])) for label in row["labels"])
     return "{%s}" % (words,) if words else ""
 
 
-def _quoted(text: str) -> str:
+def _quote_label(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 

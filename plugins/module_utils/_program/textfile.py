@@ -120,7 +120,7 @@ def run(
     failed = False
     if state != kept:
         try:
-            claim.put(sources.state_dir, STATE, json.dumps(state, sort_keys=True) + "\n")
+            claim.write_state_file(sources.state_dir, STATE, json.dumps(state, sort_keys=True) + "\n")
         except OSError as exc:
             failed = True
             problems.append("what was counted cannot be kept: %s" % (exc,))

@@ -24,7 +24,7 @@ MODE_S = 60
 class ResetError(Exception):
     """Nothing could be decided, and nothing was done; the text says why. With the snapshot if that is the reason."""
 
-    def __init__(self, text, taken=None):
+    def __init__(self, text, taken=None) -> None:
         super().__init__(text)
         self.snapshot = taken
 
@@ -44,7 +44,7 @@ def commands(pass_fds=()):
 class GpuReset:
     """One run of module gpu_reset. TAKE(gather) answers a snapshot, COMMAND(argv, timeout) what capture.run does."""
 
-    def __init__(self, params, take, command=None, run=None, root="/"):
+    def __init__(self, params, take, command=None, run=None, root="/") -> None:
         self.params, self.take, self.root = params, take, root
         self.command = command or commands()
         self.run_command = run or Runner()
@@ -80,12 +80,12 @@ class GpuReset:
         if plan["action"] == decider.REFUSE:
             return self.answer(facts, plan, proof.make_planned_rows(everyone, plan, proof.UNCHANGED), False)
         if plan["action"] == decider.NONE:
-            self.actions = ["turn persistence mode of %s on" % name for name in self.left(facts)]
+            self.actions = ["turn persistence mode of %s on" % name for name in self.find_left(facts)]
             return self.answer(facts, plan, [], bool(self.actions))
         names = [gpu_facts.name_gpu(gpu) for gpu in self.of(everyone, plan["targets"])]
         self.actions = ["turn persistence mode of %s off" % name for name in self.names(everyone, plan["persistence"])]
         self.actions += ["reset %s" % ", ".join(names)]
-        self.actions += ["turn persistence mode of %s on" % name for name in self.owed(facts, plan)]
+        self.actions += ["turn persistence mode of %s on" % name for name in self.find_owed(facts, plan)]
         return self.answer(facts, plan, proof.make_planned_rows(everyone, plan, proof.PLANNED), True)
 
     # ---- acting ----
@@ -96,10 +96,10 @@ class GpuReset:
         if plan["action"] == decider.REFUSE:
             return self.answer(facts, plan, proof.make_planned_rows(everyone, plan, proof.UNCHANGED), False)
         if plan["action"] == decider.NONE:
-            self.restore(self.left(facts))
+            self.restore(self.find_left(facts))
             self.close()
             return self.answer(facts, plan, [], bool(self.actions))
-        owed = self.owed(facts, plan)
+        owed = self.find_owed(facts, plan)
         targets = self.of(everyone, plan["targets"])
         try:
             self.note(facts, targets, owed, "begun")
@@ -126,7 +126,7 @@ class GpuReset:
         self.close()
         return self.answer(facts, plan, rows, changed or bool(self.off()))
 
-    def reset(self, targets):
+    def reset(self, targets) -> None:
         argv = [decider.COMMAND, "--gpu-reset", "-i", ",".join(gpu_facts.name_gpu(gpu) for gpu in targets)]
         done = self.command(argv, self.params["reset_timeout_s"])
         said = done.data.decode("utf-8", "replace").strip()
@@ -196,7 +196,7 @@ class GpuReset:
 
     # ---- persistence mode, which counts as a client of the GPU ----
 
-    def persistence(self, names, on):
+    def persistence(self, names, on) -> None:
         """Turn the mode of GPUs on or off, one command each; stops at the first that does not work."""
         word, flag = ("on", "1") if on else ("off", "0")
         for name in names:
@@ -218,7 +218,7 @@ class GpuReset:
                 return
             self.actions.append("turn persistence mode of %s %s" % (name, word))
 
-    def restore(self, names):
+    def restore(self, names) -> None:
         """Turn persistence mode on again where it was.
 
         The other GPUs are tried also if one fails, but nothing behind a command that hangs.
@@ -227,23 +227,23 @@ class GpuReset:
             if not self.stuck:
                 self.persistence([name], True)
 
-    def off(self):
+    def off(self) -> list:
         """Return the GPUs whose persistence mode should be on again and is not."""
         return [item["gpu"] for item in self.problems if item["id"] == "persistence_on"]
 
-    def owed(self, facts, plan):
+    def find_owed(self, facts, plan) -> list:
         """Return the GPUs whose persistence mode has to be on at the end: it was, or an earlier run turned it off."""
         was = self.names(facts["snapshot"]["gpus"], plan["persistence"])
-        return was + [name for name in self.left(facts) if name not in was]
+        return was + [name for name in self.find_left(facts) if name not in was]
 
     @staticmethod
-    def left(facts):
+    def find_left(facts) -> list:
         """Return the GPUs of which an interrupted run turned persistence mode off, and where it still is."""
         note = facts["interrupted"]
         off = [gpu_facts.name_gpu(gpu) for gpu in facts["snapshot"]["gpus"] if value(gpu, "persistence_mode") == 0]
         return [name for name in note["persistence"] if name in off] if note else []
 
-    def note(self, facts, targets, owed, phase):
+    def note(self, facts, targets, owed, phase) -> None:
         reading.write_note(
             facts["boot_id"],
             [gpu_facts.name_gpu(gpu) for gpu in targets],
@@ -253,7 +253,7 @@ class GpuReset:
             self.root,
         )
 
-    def close(self):
+    def close(self) -> None:
         """Remove the note once nothing is left to put back."""
         if not self.off() and not self.stuck:
             reading.remove_note(self.root)
@@ -261,10 +261,10 @@ class GpuReset:
     # ---- the result ----
 
     @staticmethod
-    def of(everyone, indexes):
+    def of(everyone, indexes) -> list:
         return [gpu for gpu in everyone if gpu["index"] in indexes]
 
-    def names(self, everyone, indexes):
+    def names(self, everyone, indexes) -> list:
         return [gpu_facts.name_gpu(gpu) for gpu in self.of(everyone, indexes)]
 
     def answer(self, facts, plan, rows, changed):
@@ -307,7 +307,7 @@ def make_diff_side(rows, key):
     return found
 
 
-def make_message(result):
+def make_message(result) -> str:
     """Return the result for an operator."""
     done = "Done: %s." % ", ".join(result["actions"]) if result["actions"] else "Nothing was changed."
     note = result["interrupted"]

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from .._kernel import loaded
 from .._node.holders import in_words
@@ -112,7 +113,7 @@ def decide(facts: dict, params: dict) -> dict:
     )
 
 
-def refuse_unread(gpus: list):
+def refuse_unread(gpus: list) -> Iterator:
     """Yield a reason for each GPU of which it cannot be told whether it needs a reset."""
     for gpu in gpus:
         keys = gpu_facts.list_unread_keys(gpu)
@@ -126,7 +127,7 @@ def refuse_unread(gpus: list):
             )
 
 
-def refuse_beyond_reset(gpus: list):
+def refuse_beyond_reset(gpus: list) -> Iterator:
     """Yield a reason for each GPU whose driver asks for more than a reset."""
     for gpu in gpus:
         action = value(gpu, "recovery_action")
@@ -142,7 +143,7 @@ def refuse_beyond_reset(gpus: list):
         )
 
 
-def refuse_unusable(gpus: list):
+def refuse_unusable(gpus: list) -> Iterator:
     """Yield a reason for each GPU that NVML does not open; one that only waits for a reset is no such GPU."""
     for gpu in gpus:
         rc = gpu_facts.read_code(gpu, "handle")
@@ -155,7 +156,7 @@ def refuse_unusable(gpus: list):
             )
 
 
-def refuse_mig(gpus: list, allowed: bool):
+def refuse_mig(gpus: list, allowed: bool) -> Iterator:
     """Yield a reason for each GPU whose MIG instances would go, unless that is ALLOWED."""
     for gpu in gpus if not allowed else ():
         found, whose = gpu_facts.list_instances(gpu), gpu_facts.name_gpu(gpu)
@@ -195,7 +196,7 @@ def list_obstacles(facts: dict, targets: list) -> list:
     return found
 
 
-def refuse_hung_tasks(facts: dict):
+def refuse_hung_tasks(facts: dict) -> Iterator:
     """Yield a reason for each task that hangs in the driver: a reset would hang behind it."""
     if facts["hung"] is None:
         yield make_reason(
@@ -213,7 +214,7 @@ def refuse_hung_tasks(facts: dict):
             )
 
 
-def refuse_holders(found: list | None, targets: list):
+def refuse_holders(found: list | None, targets: list) -> Iterator:
     """Yield a reason for each process that has one of the TARGETS open, or may have."""
     if found is None:
         yield make_reason(
@@ -254,7 +255,7 @@ def holder_step(item: dict, what: str) -> tuple:
     return "holder", what, "stop %s, and run again" % item["unit"] if item["unit"] else "end the process, and run again"
 
 
-def refuse_modules(facts: dict, targets: list):
+def refuse_modules(facts: dict, targets: list) -> Iterator:
     """Yield a reason for each user of the kernel module that is not known, or known to hold GPUs."""
     table = facts["references"]
     if facts["drm_modeset"] not in (None, "N"):

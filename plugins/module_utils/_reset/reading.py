@@ -17,7 +17,7 @@ FABRIC_MANAGER = "nvidia-fabricmanager.service"
 DRM = "nvidia_drm"
 
 
-def read_obstacles(root, command):
+def read_obstacles(root, command) -> dict:
     """Return what can change while the module runs; asked a second time right before the reset."""
     return {
         "holders": holders.read(root),
@@ -36,12 +36,12 @@ def drm_modeset(root):
     return files.read_line(os.path.join(base, "parameters", "modeset")) or "unknown"
 
 
-def is_installed(root, command):
+def is_installed(root, command) -> bool:
     """Return whether a command lies in the search path that commands get."""
     return any(os.access(files.under(root, place, command), os.X_OK) for place in runner.SEARCH_PATH.split(":"))
 
 
-def fabric_manager(run):
+def fabric_manager(run) -> bool | None:
     """Return whether the fabric manager runs; None when systemd does not say."""
     found = units.show(run, [FABRIC_MANAGER])
     return None if found is None else found[FABRIC_MANAGER]["active"] == "active"
@@ -81,7 +81,7 @@ def read_note(boot_id, root="/", directory=files.OWN):
     )
 
 
-def write_note(boot_id, gpus, persistence, phase, reason, root="/", directory=files.OWN):
+def write_note(boot_id, gpus, persistence, phase, reason, root="/", directory=files.OWN) -> None:
     """Keep which GPUs are being reset, whose persistence mode has to be turned on again, and how far it has come."""
     note = {
         "schema": SCHEMA,
@@ -99,7 +99,7 @@ def write_note(boot_id, gpus, persistence, phase, reason, root="/", directory=fi
         raise RecordError("%s cannot be written: %s" % (note_path(root, directory), exc.strerror or exc)) from exc
 
 
-def remove_note(root="/", directory=files.OWN):
+def remove_note(root="/", directory=files.OWN) -> None:
     try:
         os.unlink(note_path(root, directory))
     except FileNotFoundError:

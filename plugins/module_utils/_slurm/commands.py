@@ -86,7 +86,7 @@ TROUBLES = (
 class SlurmError(Exception):
     """Slurm did not do what was asked; the message says why and what to do."""
 
-    def __init__(self, kind, message, passing=False):
+    def __init__(self, kind, message, passing=False) -> None:
         super().__init__(message)
         self.kind = kind
         self.passing = passing  # whether it may be different in a moment
@@ -95,7 +95,7 @@ class SlurmError(Exception):
 class Slurm:
     """One cluster, through the commands on this machine. C(run) answers C((rc, out, err)) to a list of words."""
 
-    def __init__(self, run=None, bin_dir=None, user="this user", host=None):
+    def __init__(self, run=None, bin_dir=None, user="this user", host=None) -> None:
         env = {"SLURM_TIME_FORMAT": "standard"}
         if bin_dir:
             env["PATH"] = bin_dir + ":" + processes.SEARCH_PATH
@@ -104,7 +104,7 @@ class Slurm:
         self.json = True  # until scontrol fails to write it
         self.notices = []  # what the commands printed beside a usable answer
 
-    def call(self, words, node=""):
+    def call(self, words, node="") -> str:
         """Return the output of a command. Only its return code says that it failed: clients print notices beside it."""
         code, out, err = self.run(words, TIMEOUT_S)
         if code == 0:
@@ -112,14 +112,14 @@ class Slurm:
             return out
         raise self.trouble(words, code, (err + "\n" + out).strip(), node)
 
-    def note(self, program, text):
+    def note(self, program, text) -> None:
         """Keep what a command printed on stderr, each line once."""
         for line in filter(None, (" ".join(line.split())[:300] for line in text.splitlines())):
             told = line if line.startswith(program + ":") else "%s: %s" % (program, line)
             if told not in self.notices and len(self.notices) < MOST_NOTICES:
                 self.notices.append(told)
 
-    def trouble(self, words, code, said, node=""):
+    def trouble(self, words, code, said, node="") -> SlurmError:
         if processes.missing(code):
             return SlurmError(
                 "command",
@@ -137,7 +137,7 @@ class Slurm:
             "other", "%s answered %s: %s" % (" ".join(words[:3]), code, " ".join(said.split())[:300] or "nothing")
         )
 
-    def like(self, node):
+    def like(self, node) -> str:
         """Return the node that may have been meant: the one with that host name, or similar names."""
         code, out, dummy = self.run(["sinfo", "--noheader", "--Node", "--format=%N %n"], TIMEOUT_S)
         known = dict(line.split()[:2] for line in out.splitlines() if len(line.split()) > 1) if code == 0 else {}
@@ -146,13 +146,13 @@ class Slurm:
         close = close or [name for name in sorted(known) if node in name or name in node][:3]
         return "; it knows %s" % ", ".join(close) if close else ""
 
-    def node(self, name):
+    def node(self, name) -> dict:
         found = [record for record in self.nodes(name) if record["name"] == name]
         if not found:
             raise self.trouble(["scontrol"], 1, "Node %s not found" % name, name)
         return found[0]
 
-    def nodes(self, names):
+    def nodes(self, names) -> list[dict]:
         """The nodes of a list such as C(n1,n[3-5]), in one call."""
         words = ["scontrol", "show", "node", names]
         if self.json:
@@ -168,7 +168,7 @@ class Slurm:
         self.json = False
         return found
 
-    def usable(self, words, code, out, err, names, parse):
+    def usable(self, words, code, out, err, names, parse) -> list[dict]:
         """The nodes of an answer, without those that Slurm does not know."""
         unknown = UNKNOWN_NODE.search(err + "\n" + out)
         if code and not unknown:
@@ -180,26 +180,26 @@ class Slurm:
             self.note(words[0], err)
         return found
 
-    def all_nodes(self):
+    def all_nodes(self) -> str:
         """The text of scontrol on every node, those in hidden partitions too."""
         return self.call(["scontrol", "--all", "show", "node"])
 
-    def members(self):
+    def members(self) -> set[str]:
         """The names of all nodes that are in a partition."""
         return set(self.call(["sinfo", "--all", "--noheader", "--Node", "--format=%N"]).split())
 
-    def jobs(self, name):
+    def jobs(self, name) -> list[dict]:
         words = ["squeue", "--noheader", "--nodelist=" + name, "--states=all", "--format=" + records.JOB_FORMAT]
         return records.jobs(self.rows(words, name))
 
-    def rows(self, words, node=""):
+    def rows(self, words, node="") -> str:
         """The output of a command in a format of ours. A line of another form may hide a job, and is refused."""
         out = self.call(words, node)
         if any(line.strip() and "|" not in line for line in out.splitlines()):
             raise self.trouble(words, 0, out.strip(), node)
         return out
 
-    def update(self, name, **fields):
+    def update(self, name, **fields) -> None:
         """Change the node; the words are those of scontrol."""
         self.call(
             ["scontrol", "update", "nodename=" + name]
@@ -207,14 +207,14 @@ class Slurm:
             name,
         )
 
-    def config_file(self):
+    def config_file(self) -> str:
         """Return the path of slurm.conf, as slurmctld reports it."""
-        path = self.configured("SLURM_CONF")
+        path = self.read_setting("SLURM_CONF")
         if path.startswith("/"):
             return path
         raise SlurmError("other", "scontrol show config does not tell SLURM_CONF: name slurm.conf (config_file)")
 
-    def configured(self, wanted):
+    def read_setting(self, wanted) -> str:
         """A value of slurmctld's configuration, such as SLURM_VERSION; empty if it does not tell it."""
         for line in self.call(["scontrol", "show", "config"]).splitlines():
             name, found, value = line.partition("=")
@@ -222,15 +222,15 @@ class Slurm:
                 return value.strip()
         return ""
 
-    def reconfigure(self):
+    def reconfigure(self) -> None:
         """All daemons read their configuration again."""
         self.call(["scontrol", "reconfigure"])
 
-    def restart(self):
+    def restart(self) -> None:
         """Restart slurmctld on this host; jobs go on."""
         self.call(["systemctl", "restart", "slurmctld.service"])
 
-    def reservation(self, name):
+    def reservation(self, name) -> bool:
         """Tell if there is a reservation of that name."""
         code, out, err = self.run(["scontrol", "show", "reservation", name], TIMEOUT_S)
         if re.search(r"(?m)^Reservation \S+ not found", err + "\n" + out) or "No reservations in the system" in out:
@@ -240,7 +240,7 @@ class Slurm:
         self.note("scontrol", err)
         return True
 
-    def reserve(self, name, node, start, minutes):
+    def reserve(self, name, node, start, minutes) -> None:
         words = [
             "ReservationName=" + name,
             "StartTime=" + start,
@@ -250,10 +250,10 @@ class Slurm:
         ]
         self.call(["scontrol", "create", "reservation", *words, "Flags=MAINT,IGNORE_JOBS"], node)
 
-    def release(self, name):
+    def release(self, name) -> None:
         self.call(["scontrol", "delete", "ReservationName=" + name])
 
-    def submit(self, name, node, minutes):
+    def submit(self, name, node, minutes) -> str:
         """A job of our own that takes the whole node when it is free; its number."""
         words = "sbatch --parsable --output=/dev/null --chdir=/ --exclusive --nodes=1".split()
         words += ["--nodelist=" + node, "--job-name=" + name, "--time=%d" % minutes]
@@ -263,11 +263,11 @@ class Slurm:
             raise self.trouble(["sbatch"], 0, out.strip(), node)
         return number
 
-    def own_jobs(self, name):
+    def own_jobs(self, name) -> dict[str, str]:
         """{number: state} of the jobs with this name."""
         states = "--states=PENDING,RUNNING,CONFIGURING,SUSPENDED"
         out = self.rows(["squeue", "--noheader", "--name=" + name, states, "--format=%i|%T"])
         return dict(line.strip().split("|", 1) for line in out.splitlines() if "|" in line)
 
-    def cancel(self, number):
+    def cancel(self, number) -> None:
         self.call(["scancel", number])

@@ -26,18 +26,18 @@ def drain(record, token, recorded=marks.OPERATOR):
         return Decision(REFUSE, "it is a FUTURE node, which Slurm does not use yet")
     if mark["owner"] == marks.OURS and "DRAIN" in state.flags:
         return Decision(NOTHING, "drained by an earlier run")
-    if states.closed(state):
-        return Decision(LEAVE, "was drained before (%s), and stays so" % quoted(record))
+    if states.is_closed(state):
+        return Decision(LEAVE, "was drained before (%s), and stays so" % quote_reason(record))
     if mark["owner"] == marks.OPERATOR:
         return Decision(
             REFUSE,
             "it is DOWN and not drained (%s), so that Slurm may return it by itself when it boots: drain or "
-            "resume it there first" % (quoted(record),),
+            "resume it there first" % (quote_reason(record),),
         )
     return Decision(DO, "")
 
 
-def empty(record, jobs):
+def empty(record, jobs) -> tuple[str, str]:
     """("yes", ""), or ("no" or "unknown", why)."""
     work = states.work(record["state"], record["alloc_cpus"])
     if jobs:
@@ -49,16 +49,16 @@ def empty(record, jobs):
     return "yes", ""
 
 
-def drained(record, jobs):
+def is_drained(record, jobs) -> bool:
     """Tell if no job runs on the node and none can start."""
-    return states.closed(record["state"]) and empty(record, jobs)[0] == "yes"
+    return states.is_closed(record["state"]) and empty(record, jobs)[0] == "yes"
 
 
 def resume(record, token, expected_gpus=None, expected_gres=None, recorded=marks.UNKNOWN):
     """Lift our drain, and no other; and only when Slurm's GPUs are those of the node."""
     state, mark = record["state"], marks.mark(record, token, recorded)
     if mark["owner"] == marks.OPERATOR:
-        return Decision(LEAVE, "is kept out of service by another user (%s): it stays so" % quoted(record))
+        return Decision(LEAVE, "is kept out of service by another user (%s): it stays so" % quote_reason(record))
     if mark["owner"] == marks.NONE:
         return Decision(NOTHING, "")
     if states.rebooting(state):
@@ -67,7 +67,7 @@ def resume(record, token, expected_gpus=None, expected_gres=None, recorded=marks
         return Decision(
             REFUSE,
             "slurmd reports less than Slurm has configured for it (%s; Gres=%s): bring gres.conf and slurm.conf in "
-            "step with the GPUs" % (quoted(record), record["gres"] or "none"),
+            "step with the GPUs" % (quote_reason(record), record["gres"] or "none"),
         )
     differs = gres(record, expected_gpus, expected_gres)
     if differs:
@@ -77,20 +77,20 @@ def resume(record, token, expected_gpus=None, expected_gres=None, recorded=marks
             REFUSE,
             "Slurm replaced the reason of its drain (%s), and no record tells whether %s%s drained it. If it did, run "
             "again with owner=ours, or resume it by hand (scontrol update nodename=%s state=resume)"
-            % (quoted(record), marks.PREFIX, token, record["name"]),
+            % (quote_reason(record), marks.PREFIX, token, record["name"]),
         )
     if "NOT_RESPONDING" in state.flags:
         return Decision(WAIT, "its slurmd does not answer (%s)" % states.text(state))
     return Decision(DO, "")
 
 
-def gres(record, expected_gpus=None, expected_gres=None):
+def gres(record, expected_gpus=None, expected_gres=None) -> str:
     """Return how the GPUs that Slurm has configured differ from those of the node; empty if they do not."""
     found = records.gres_counts(record["gres"])
     if expected_gres is not None and not records.same(found, expected_gres):
         return (
             "Slurm has %s for it (Gres=%s), and the node has %s: change slurm.conf and gres.conf, and reconfigure "
-            "(scontrol reconfigure)" % (listed(found), record["gres"] or "none", listed(expected_gres))
+            "(scontrol reconfigure)" % (list_counts(found), record["gres"] or "none", list_counts(expected_gres))
         )
     # A cluster that gives whole nodes away may have no GRES at all; there is nothing to keep in step then.
     if expected_gpus is not None and found and expected_gpus < 0:
@@ -107,12 +107,12 @@ def gres(record, expected_gpus=None, expected_gres=None):
     return ""
 
 
-def gpus(counts):
+def gpus(counts) -> str:
     number = sum(counts.values())
     return "%d GPU%s" % (number, "" if number == 1 else "s")
 
 
-def quoted(record):
+def quote_reason(record) -> str:
     text = (
         '"%s"%s' % (record["reason"], " by %s" % record["reason_user"] if record["reason_user"] else "")
         if record["reason"]
@@ -121,11 +121,11 @@ def quoted(record):
     return "%s, %s" % (states.text(record["state"]), text)
 
 
-def listed(counts):
+def list_counts(counts) -> str:
     return ", ".join("%d %s" % (number, kind or "of no type") for kind, number in sorted(counts.items())) or "no GPUs"
 
 
-def jobs_told(jobs, most=10):
+def jobs_told(jobs, most=10) -> str:
     words = [
         "job %(id)s (user %(user)s, partition %(partition)s, %(state)s, %(time_left)s left)" % job
         for job in jobs[:most]

@@ -32,7 +32,7 @@ class GresError(Exception):
     """The GPUs that Slurm should have cannot be determined; the message gives the reason and the next step."""
 
 
-def capabilities(text):
+def capabilities(text) -> dict:
     """{(minor of the GPU, GPU instance, compute instance or None): minor of the capability} of
     /proc/driver/nvidia-caps/mig-minors."""
     found = {}
@@ -44,7 +44,7 @@ def capabilities(text):
     return found
 
 
-def type_name(model, profile=""):
+def type_name(model, profile="") -> str:
     """The type that Slurm's own detection gives a GPU: its name in lower case with _ for blanks, and a MIG device's
     profile behind it.
 
@@ -58,14 +58,14 @@ def type_name(model, profile=""):
     return "_".join(words)
 
 
-def node_problem(node):
+def node_problem(node) -> str:
     """Return why a file cannot be named after the node; empty if it can."""
     return (
         "" if _NODE.fullmatch(node or "") else "%r is no name of one node: expected letters, digits and . _ -" % (node,)
     )
 
 
-def of_snapshot(snapshot, minors="", renamed=None):
+def of_snapshot(snapshot, minors="", renamed=None) -> list:
     """The GPUs of a snapshot of gpu_info (subsets identity and mig), in NVML's order.
 
     MINORS: the text of mig-minors. RENAMED: {type: the cluster's name}.
@@ -91,7 +91,7 @@ def of_snapshot(snapshot, minors="", renamed=None):
 
 
 def _gpu(gpu, files, renamed):
-    model, minor = _read(gpu, "name"), _read(gpu, "minor_number")
+    model, minor = _read_value(gpu, "name"), _read_value(gpu, "minor_number")
     path, kind, mode = "/dev/nvidia%d" % minor, type_name(model), gpu.get("mig_mode_current") or {}
     uuid = (gpu.get("uuid") or {}).get("value") or ""
     if mode.get("rc") in WITHOUT_MIG or mode.get("rc") == SUCCESS and mode.get("value") == 0:
@@ -101,7 +101,7 @@ def _gpu(gpu, files, renamed):
             "GPU %s does not tell its MIG mode. See nvidia-smi -L on the node, and run again" % gpu.get("index")
         )
     devices = []
-    for device in _read(gpu, "mig_instances"):
+    for device in _read_value(gpu, "mig_instances"):
         place = (device["gpu_instance"], device["compute_instance"])
         missing = [number for number in (None, place[1]) if (minor, place[0], number) not in files]
         if missing:
@@ -123,7 +123,7 @@ def _gpu(gpu, files, renamed):
     return Gpu(uuid, kind, tuple(devices))
 
 
-def _read(gpu, key):
+def _read_value(gpu, key):
     if key not in gpu:
         raise GresError(
             "the %s of GPU %s was not read: gpu_info needs the subsets identity and mig" % (key, gpu.get("index"))
@@ -137,13 +137,13 @@ def _read(gpu, key):
     return answer["value"]
 
 
-def staying(gpus, layout):
+def staying(gpus, layout) -> list:
     """The GPUs that a layout leaves as they are, of the rows that gpu_mig returned in check mode (``gpus``)."""
     rows = _rows(gpus, layout)
     return [gpu for gpu in gpus if gpu.uuid not in rows or rows[gpu.uuid].get("before") == rows[gpu.uuid].get("wanted")]
 
 
-def planned(gpus, layout, renamed=None):
+def plan_counts(gpus, layout, renamed=None) -> dict[str, int]:
     """{type: number} that the node has with the layout. Instances without compute instances are no devices."""
     renamed, rows, found = renamed or {}, _rows(gpus, layout), counts(staying(gpus, layout))
     for gpu in gpus:
@@ -160,7 +160,7 @@ def planned(gpus, layout, renamed=None):
     return found
 
 
-def _rows(gpus, layout):
+def _rows(gpus, layout) -> dict[str, dict]:
     """{UUID: row}. A row of a GPU that is not one of these, or without what is wanted, is no layout of this node."""
     known, rows = {gpu.uuid for gpu in gpus}, {}
     for row in layout or []:
@@ -178,19 +178,19 @@ def _rows(gpus, layout):
     return rows
 
 
-def counts(gpus):
+def counts(gpus) -> dict[str, int]:
     """{type: number} of the devices."""
     return dict(collections.Counter(device.type for gpu in gpus for device in gpu.devices))
 
 
-def value(found):
+def value(found) -> str:
     """The GPUs as the value of Gres in slurm.conf, types in order; empty without any."""
     return ",".join(
         ":".join(filter(None, ("gpu", kind, str(number)))) for kind, number in sorted(found.items()) if number
     )
 
 
-def lines(node, gpus):
+def lines(node, gpus) -> list[str]:
     """The lines of gres.conf for the node: one for each device.
 
     Detection is off, so that what NVML said here is what slurmd takes.

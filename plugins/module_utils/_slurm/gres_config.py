@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 
 from . import records, states
 from .decide import DO, NOTHING, REFUSE, Decision
@@ -31,7 +32,7 @@ _INCLUDE = re.compile(r"(?i)\s*Include\s+(\S+)")
 _HOSTS = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
 
 
-def logical_lines(text):
+def logical_lines(text) -> Iterator:
     """(place, code) of each line as Slurm joins them. CODE is as long as the text there, with blanks for comments and
     for what continues a line.
     """
@@ -47,7 +48,7 @@ def logical_lines(text):
         yield place, code
 
 
-def options(code):
+def options(code) -> dict[str, tuple]:
     """{name in lower case: (value, place of the option, place behind it)} of a line; the last one of a name counts."""
     return {
         found.group(1).lower(): (
@@ -59,7 +60,7 @@ def options(code):
     }
 
 
-def covers(hosts, node):
+def covers(hosts, node) -> bool:
     """Tell if a list of hosts such as C(n[01-16,20]),m1 has the node in it."""
     for word in _HOSTS.findall(hosts):
         parts = re.split(r"\[([^\]]*)\]", word)
@@ -70,7 +71,7 @@ def covers(hosts, node):
     return False
 
 
-def _in_range(number, ranges):
+def _in_range(number, ranges) -> bool:
     for each in ranges.split(","):
         first, dummy, last = each.partition("-")
         # Leading zeros are part of a name.
@@ -80,18 +81,18 @@ def _in_range(number, ranges):
     return False
 
 
-def paths(directory, node):
+def paths(directory, node) -> tuple[str, str]:
     """The file for slurm.conf, and the one for gres.conf."""
     return os.path.join(directory, node + ".conf"), os.path.join(directory, node + ".gres.conf")
 
 
-def cluster_of(text):
+def cluster_of(text) -> str:
     """The name of the cluster, which %c stands for in names of files."""
     found = [options(code) for dummy, code in logical_lines(text) if re.match(r"(?i)\s*ClusterName\s*=", code)]
     return found[-1]["clustername"][0] if found else "%c"
 
 
-def included(text, base, cluster="%c"):
+def find_included(text, base, cluster="%c") -> list[str]:
     """The files that a configuration includes, in its order. BASE: its directory, from which relative names count."""
     return [
         os.path.normpath(os.path.join(base, match.group(1).replace("%c", cluster)))
@@ -100,7 +101,7 @@ def included(text, base, cluster="%c"):
     ]
 
 
-def names(configured, counts):
+def names(configured, counts) -> dict[str, str]:
     """{detected type: the type that jobs ask for} of GPUs that Slurm has under a part of their detected type."""
     found = {}
     for kind in set(counts) - set(configured):
@@ -110,7 +111,7 @@ def names(configured, counts):
     return found
 
 
-def renamed(counts, names_in_slurm):
+def rename_counts(counts, names_in_slurm) -> dict[str, int]:
     """{type: number} with the types that jobs ask for."""
     found = {}
     for kind, number in counts.items():
@@ -119,7 +120,7 @@ def renamed(counts, names_in_slurm):
     return found
 
 
-def exceeds(configured, found):
+def exceeds(configured, found) -> bool:
     """Tell if slurmctld expects a device that the node does not have: it sets the node to INVALID when slurmd registers
     without one.
 
@@ -128,7 +129,7 @@ def exceeds(configured, found):
     return not records.fits(configured, found)
 
 
-def controller_first(configured, kept):
+def controller_first(configured, kept) -> bool:
     """Tell if slurmctld has to be informed before the node changes.
 
     KEPT: {type: number} of the devices that the change leaves as they are.
@@ -136,7 +137,7 @@ def controller_first(configured, kept):
     return exceeds(configured, kept)
 
 
-def needs_restart(version, configured, counts):
+def needs_restart(version, configured, counts) -> bool:
     """Tell if slurmctld takes the GPUs only when it starts.
 
     Before 23.11 scontrol reconfigure leaves the number of GPUs of a node that has some with device files as it was,
@@ -147,7 +148,7 @@ def needs_restart(version, configured, counts):
     return old and any(configured.values()) and not records.same(configured, counts)
 
 
-def with_gres(line, counts):
+def with_gres(line, counts) -> str:
     """A NodeName line with these GPUs. Its comments, other generic resources, and a Gres that says the same stay."""
     code = "".join(code for dummy, code in logical_lines(line))
     found = options(code)
@@ -164,7 +165,7 @@ def with_gres(line, counts):
     return line[:start] + ("Gres=" + wanted if wanted else "") + line[end:]
 
 
-def node_lines(text, node):
+def node_lines(text, node) -> list[tuple]:
     """(place, code) of the lines that define the node."""
     return [
         entry
@@ -173,7 +174,7 @@ def node_lines(text, node):
     ]
 
 
-def node_text(text, node, counts):
+def node_text(text, node, counts) -> str:
     """The file for slurm.conf with these GPUs.
 
     It has exactly one line of the node (``problems`` says so when it does not).
@@ -185,18 +186,18 @@ def node_text(text, node, counts):
     return ("" if header in text.splitlines() else header + "\n") + text + ("" if text.endswith("\n") else "\n")
 
 
-def defines(text, node):
+def defines(text, node) -> bool:
     """Tell if a file of Slurm has a line of the node, by itself or in a list of hosts."""
     found = [options(code) for dummy, code in logical_lines(text) if re.match(r"(?i)\s*NodeName\s*=", code)]
     return any(covers(each["nodename"][0], node) for each in found if "nodename" in each)
 
 
-def gres_text(node, lines):
+def gres_text(node, lines) -> str:
     """The file for gres.conf."""
     return "\n".join([HEADER % (LINES, node)] + list(lines)) + "\n"
 
 
-def problems(seen, node, restart=False):
+def problems(seen, node, restart=False) -> list[str]:
     """Return why the files cannot be changed; empty if they can.
 
     SEEN: ``directory`` (as given, "" for none), ``writable`` (None where it is not there), ``slurm_conf`` and
@@ -247,7 +248,7 @@ def problems(seen, node, restart=False):
     return found
 
 
-def decide(state, record, counts, lines, seen):
+def decide(state, record, counts, lines, seen) -> Decision:
     """Return the Decision, and its reason in words.
 
     COUNTS and LINES: with V(checked) what the node has in the end, with V(reduced) what the change leaves as it is,
@@ -276,7 +277,7 @@ def decide(state, record, counts, lines, seen):
                 by_hand(state, node, counts, lines),
             ),
         )
-    if state != CHECKED and not agrees and not states.closed(record["state"]):
+    if state != CHECKED and not agrees and not states.is_closed(record["state"]):
         return Decision(
             REFUSE,
             "it is not drained in Slurm (%s), and jobs may hold GPUs that change: drain it first"
@@ -285,7 +286,7 @@ def decide(state, record, counts, lines, seen):
     return Decision(DO, "")
 
 
-def by_hand(state, node, counts, lines):
+def by_hand(state, node, counts, lines) -> str:
     """The lines for an operator who writes them."""
     told = (
         "Write in its NodeName line of slurm.conf Gres=%s" % value(counts)
@@ -304,6 +305,6 @@ def by_hand(state, node, counts, lines):
     )
 
 
-def lines_of(text):
+def lines_of(text) -> list[str]:
     """The lines of a file without its comments."""
     return [" ".join(code.split()) for dummy, code in logical_lines(text) if code.strip()]

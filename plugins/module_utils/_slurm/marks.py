@@ -20,27 +20,27 @@ REGISTRATION = re.compile(r"gres/\S+ |Low (?:socket|core|cpu|RealMemory|TmpDisk)
 LOST = ("Not responding", "Node unexpectedly rebooted")
 
 
-def valid(token):
+def valid(token) -> bool:
     return bool(TOKEN.fullmatch(token or ""))
 
 
-def reason(token, words):
+def reason(token, words) -> str:
     """The reason to set. Quotes would be taken away by scontrol, and a line break ends it."""
     return re.sub(r"[\s\"'\\\\]+", " ", "%s%s %s" % (PREFIX, token, words)).strip()[:LONGEST]
 
 
-def token_of(text):
+def token_of(text) -> str | None:
     """The token of a reason that this collection wrote; None of another."""
     match = re.match(re.escape(PREFIX) + r"(\S+)", text or "")
     return match.group(1) if match else None
 
 
-def by_slurm(record):
+def by_slurm(record) -> bool:
     """Tell if Slurm itself set the node DOWN because it did not respond."""
     return record["reason_user"] == "slurm" or record["reason"].startswith(LOST)
 
 
-def mark(record, token, recorded=UNKNOWN):
+def mark(record, token, recorded=UNKNOWN) -> dict:
     """Return {owner, token, previous}: the owner of the drain, and the reason given by others.
 
     RECORDED: the owner as the caller knows it from before, for a reason that Slurm replaced.

@@ -48,7 +48,7 @@ class NotJson(Exception):
     """The answer is no JSON that describes nodes."""
 
 
-def gres_counts(listing):
+def gres_counts(listing) -> dict[str, int]:
     """{type: count} of the GPUs in a list of generic resources such as C(gpu:a100:4(S:0-1),shard:8); those without a
     type are of type C("").
     """
@@ -63,7 +63,7 @@ def gres_counts(listing):
     return counts
 
 
-def matches(kind, detected):
+def matches(kind, detected) -> bool:
     """Tell if a GPU of a detected type is one of KIND, as Slurm compares: a type may be a part of the detected one, and
     none is any (gres.conf(5), Type). That of a MIG device has to have its profile: other GPUs are no slices.
     """
@@ -71,7 +71,7 @@ def matches(kind, detected):
     return kind.lower() in detected.lower() and (not kind or profile in kind.lower())
 
 
-def fits(configured, found):
+def fits(configured, found) -> bool:
     """Tell if each configured GPU has one of its own among those of the node."""
     types = [kind for kind, number in configured.items() if number]
     return all(
@@ -82,22 +82,22 @@ def fits(configured, found):
     )
 
 
-def same(configured, found):
+def same(configured, found) -> bool:
     """Tell if Slurm has the GPUs of the node, all of them and no other."""
     return sum(configured.values()) == sum(found.values()) and fits(configured, found)
 
 
-def node(*values):
+def node(*values) -> dict:
     """One node as the rest of this package knows it, of its FIELDS in order."""
     return {name: "" if value is None else value for name, value in zip(FIELDS, values)}
 
 
-def from_text(text):
+def from_text(text) -> list[dict]:
     """The nodes of C(scontrol show node), with or without C(--oneliner)."""
     return [_from_text(part) for part in re.split(r"(?m)^(?=NodeName=)", text) if part.startswith("NodeName=")]
 
 
-def _from_text(text):
+def _from_text(text) -> dict:
     # Values with blanks: that of OS ends before RealMemory or with its line, the others stand behind all fields.
     head, *tail = re.split(r"\s(?=(?:Extra|Comment|Reason)=)", text, maxsplit=1)
     found = {}
@@ -119,14 +119,14 @@ def _from_text(text):
     )
 
 
-def _reason(text):
+def _reason(text) -> tuple[str, str]:
     """The reason and who set it, of what stands behind the fields of a node."""
     told = re.search(r"(?m)^\s+Reason=(.*)$", text) or re.search(r"(?s).*\sReason=(.*)$", text)
     by = re.match(r"(.*?)\s\[([^\s\]]*)@([^\]]*)\](?:\s{2,}.*)?\s*$", told.group(1)) if told else None
     return (by.group(1), by.group(2)) if by else (told.group(1).strip() if told else "", "")
 
 
-def from_json(text):
+def from_json(text) -> list[dict]:
     """The nodes of an answer with --json, whichever version of its format."""
     try:
         nodes = json.loads(text)["nodes"]
@@ -137,7 +137,7 @@ def from_json(text):
     return [_from_json(item) for item in nodes]
 
 
-def _from_json(item):
+def _from_json(item) -> dict:
     words = item.get("state") or ["UNKNOWN"]
     words = [words] if isinstance(words, str) else list(words)
     return node(
@@ -154,7 +154,7 @@ def _from_json(item):
     )
 
 
-def number(value):
+def number(value) -> int:
     """A number that is one, a text of one, or a dictionary that says whether it is set."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) else 0
@@ -164,7 +164,7 @@ def number(value):
         return 0
 
 
-def jobs(text):
+def jobs(text) -> list[dict]:
     """Jobs that hold the node, from squeue with JOB_FORMAT."""
     found = [
         dict(zip(JOB_FIELDS, line.split("|", len(JOB_FIELDS) - 1)))

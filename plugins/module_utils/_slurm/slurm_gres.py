@@ -17,7 +17,7 @@ MOST_FILES = 2000  # that a configuration includes
 
 
 class SlurmGres:
-    def __init__(self, slurm, params, check_mode=False, sleep=time.sleep, clock=time.monotonic):
+    def __init__(self, slurm, params, check_mode=False, sleep=time.sleep, clock=time.monotonic) -> None:
         self.slurm, self.params, self.check = slurm, params, check_mode
         self.sleep, self.clock = sleep, clock
         self.node = params["node_name"]
@@ -33,7 +33,7 @@ class SlurmGres:
             "lines": self.lines,
         }
 
-    def run(self):
+    def run(self) -> dict:
         problem = gres.node_problem(self.node)
         if problem:
             raise gres.GresError(problem)
@@ -50,22 +50,22 @@ class SlurmGres:
             self.write(seen, gres_config.needs_restart(seen["version"], configured, self.counts))
         return self.result
 
-    def rename(self, names):
+    def rename(self, names) -> None:
         """Keep the types that jobs ask for."""
-        self.counts = gres_config.renamed(self.counts, names)
+        self.counts = gres_config.rename_counts(self.counts, names)
         for kind, name in names.items():
             self.lines = [re.sub(r"(?<= Type=)%s(?= )" % re.escape(kind), name, line) for line in self.lines]
         self.result["gres"]["wanted"] = gres.value(self.counts)
         self.result["lines"] = self.lines
 
-    def look(self):
+    def look(self) -> dict:
         record = self.slurm.node(self.node)
         self.result["gres"]["configured"] = record["gres"]
         return record
 
     # Reading
 
-    def see(self):
+    def see(self) -> dict:
         """Return the input of gres_config.problems."""
         directory = self.params["directory"] or ""
         seen = {
@@ -87,9 +87,9 @@ class SlurmGres:
         seen["node_file"], seen["gres_file"] = map(files.read_text, gres_config.paths(directory, self.node))
         seen["slurm_conf"] = self.params["config_file"] or self.slurm.config_file()
         seen["gres_conf"] = os.path.join(os.path.dirname(seen["slurm_conf"]), "gres.conf")
-        seen["version"] = self.slurm.configured("SLURM_VERSION")
+        seen["version"] = self.slurm.read_setting("SLURM_VERSION")
         cluster = gres_config.cluster_of(files.read_text(seen["slurm_conf"]))
-        read = [included(seen[name], cluster) for name in ("slurm_conf", "gres_conf")]
+        read = [read_included(seen[name], cluster) for name in ("slurm_conf", "gres_conf")]
         # Each has to include its own file: one that stood in the other would be a mistake that slurmctld does not start
         # with.
         wanted = gres_config.paths(directory, self.node)
@@ -100,7 +100,7 @@ class SlurmGres:
 
     # Writing
 
-    def write(self, seen, restart):
+    def write(self, seen, restart) -> None:
         texts = (
             gres_config.node_text(seen["node_file"], self.node, self.counts),
             gres_config.gres_text(self.node, self.lines),
@@ -149,14 +149,14 @@ class SlurmGres:
                     raise
             self.sleep(self.params["poll_s"])
 
-    def undo(self):
+    def undo(self) -> None:
         """slurmctld with the files as they were. What it says is not more than what is told already."""
         try:
             self.slurm.restart()
         except commands.SlurmError:
             pass
 
-    def prove(self):
+    def prove(self) -> None:
         """That scontrol reconfigure returned says little: Slurm has to tell the GPUs."""
         until = self.clock() + self.params["timeout_s"]
         while True:
@@ -173,7 +173,7 @@ class SlurmGres:
             self.sleep(max(0.1, min(self.params["poll_s"], until - self.clock())))
 
 
-def put_back(changes):
+def put_back(changes) -> None:
     """The files as they were. One that was not there is taken away."""
     for path, text, dummy in changes:
         if text is not None:
@@ -182,22 +182,22 @@ def put_back(changes):
             os.unlink(path)
 
 
-def params_counts(given):
+def params_counts(given) -> dict[str, int]:
     return dict((kind, int(number)) for kind, number in given.items())
 
 
-def included(path, cluster):
+def read_included(path, cluster) -> dict:
     """{path: text} of a configuration and every file that it includes, and those that these include."""
     base, waiting, found = os.path.dirname(path), [path], {}
     while waiting and len(found) < MOST_FILES:
         name = waiting.pop(0)
         if name not in found:
             found[name] = files.read_text(name)
-            waiting += gres_config.included(found[name], base, cluster)
+            waiting += gres_config.find_included(found[name], base, cluster)
     return found
 
 
-def contradiction(params):
+def contradiction(params) -> str:
     """Return the problems of the options; empty if there are none."""
     for name in ("gres", "kept"):
         for kind, number in (params[name] or {}).items():

@@ -22,7 +22,7 @@ class NodeError(Exception):
 
 
 class SlurmNode:
-    def __init__(self, slurm, params, check_mode=False, sleep=time.sleep, clock=time.monotonic):
+    def __init__(self, slurm, params, check_mode=False, sleep=time.sleep, clock=time.monotonic) -> None:
         self.slurm, self.params, self.check = slurm, params, check_mode
         self.sleep, self.clock = sleep, clock
         self.name, self.token = params["node_name"], params["token"]
@@ -43,20 +43,20 @@ class SlurmNode:
         }
         self.before = None
 
-    def run(self):
-        {"read": self.info, "drained": self.drained, "resumed": self.resumed}[self.params["state"]]()
+    def run(self) -> dict:
+        {"read": self.info, "drained": self.drain_node, "resumed": self.resume_node}[self.params["state"]]()
         self.result["waited_s"] = round(self.part["waited_s"] + self.clock() - self.began, 1)
         return self.result
 
     # Reading
 
-    def look(self, jobs=True):
+    def look(self, jobs=True) -> tuple[dict, list]:
         record = self.slurm.node(self.name)
         found = self.slurm.jobs(self.name) if jobs else []
         self.tell(record, found)
         return record, found
 
-    def tell(self, record, jobs):
+    def tell(self, record, jobs) -> None:
         mark = marks.mark(record, self.token, self.owner)
         if mark["owner"] == marks.OURS:
             self.owner = marks.OURS
@@ -65,7 +65,7 @@ class SlurmNode:
             hostname=record["hostname"],
             reason=record["reason"],
             work=decide.empty(record, jobs)[0],
-            drained=decide.drained(record, jobs),
+            drained=decide.is_drained(record, jobs),
             mark=mark,
             blockers=jobs,
             gres={
@@ -80,25 +80,25 @@ class SlurmNode:
         self.before = self.before or seen
         self.result["diff"] = {"before": self.before, "after": seen}
 
-    def deadline(self):
+    def deadline(self) -> float:
         return self.began + self.params["timeout_s"]
 
-    def over(self):
+    def over(self) -> bool:
         return self.clock() >= self.deadline()
 
-    def only_looks(self):
+    def only_looks(self) -> bool:
         """Tell if the task ends at once, whatever holds the node."""
         return self.params["timeout_s"] == 0 or self.part["more"] and self.over()
 
-    def waited_s(self):
+    def waited_s(self) -> int:
         """For how long it was waited when all the time is over."""
         return round(self.part["waited_s"] + self.params["timeout_s"])
 
-    def pause(self, until=None):
+    def pause(self, until=None) -> None:
         left = (self.deadline() if until is None else until) - self.clock()
         self.sleep(max(0.1, min(self.params["poll_s"], left)))
 
-    def patiently(self, ask):
+    def patiently(self, ask) -> dict[str, str] | tuple[dict, list]:
         """The answer; Slurm may be away for a while, but not when the time is over."""
         while True:
             try:
@@ -110,7 +110,7 @@ class SlurmNode:
 
     # info
 
-    def info(self):
+    def info(self) -> None:
         names = self.params["node_names"]
         if not names:
             self.look()
@@ -138,13 +138,13 @@ class SlurmNode:
 
     # drained
 
-    def drained(self):
+    def drain_node(self) -> None:
         if self.part["owner"] == marks.NONE and not self.close():
             return
         self.cancel_own()
         self.wait_until_empty()
 
-    def close(self):
+    def close(self) -> bool:
         """See that no job starts there any more, by us or by others. Return True if so."""
         record, jobs = self.look()
         decision = decide.drain(record, self.token, self.owner)
@@ -169,7 +169,7 @@ class SlurmNode:
             self.place()
         return True
 
-    def foresee(self, record, jobs, decision):
+    def foresee(self, record, jobs, decision) -> None:
         places = decision.action == decide.DO
         after = dict(record)
         if places:
@@ -180,31 +180,31 @@ class SlurmNode:
         self.result["changed"] = places
         self.tell(after, jobs)
 
-    def place(self):
+    def place(self) -> None:
         words = marks.reason(self.token, self.params["reason"])
         self.slurm.update(self.name, state="drain", reason=words)
         self.owner = marks.OURS
         self.result.update(changed=True, mark={"owner": marks.OURS, "token": self.token, "previous": None})
         record = self.patiently(lambda: self.look(jobs=False))[0]
-        if not states.closed(record["state"]) or self.result["mark"]["owner"] != marks.OURS:
+        if not states.is_closed(record["state"]) or self.result["mark"]["owner"] != marks.OURS:
             raise NodeError(
                 "%s was drained with the reason \"%s\", and Slurm says %s: another user changed it at the same time. "
-                "Ask who works on it, and run again." % (self.name, words, decide.quoted(record))
+                "Ask who works on it, and run again." % (self.name, words, decide.quote_reason(record))
             )
 
-    def wait_until_empty(self):
+    def wait_until_empty(self) -> None:
         mine = marks.OURS in (self.part["owner"], self.result["mark"]["owner"])
         while True:
             record, jobs = self.patiently(self.look)
-            if not states.closed(record["state"]):
+            if not states.is_closed(record["state"]):
                 raise NodeError(
                     "%s is not drained any more (%s): another user resumed it during the wait for its jobs. Ask who "
-                    "needs it, and run again." % (self.name, decide.quoted(record))
+                    "needs it, and run again." % (self.name, decide.quote_reason(record))
                 )
             if mine and self.result["mark"]["owner"] != marks.OURS:
                 mine = False
                 self.result["left"].append(
-                    "%s is now drained by another user (%s), and stays so" % (self.name, decide.quoted(record))
+                    "%s is now drained by another user (%s), and stays so" % (self.name, decide.quote_reason(record))
                 )
             if self.result["drained"] or self.only_looks():
                 return
@@ -212,7 +212,7 @@ class SlurmNode:
                 self.too_long(record, jobs)
             self.pause()
 
-    def too_long(self, record, jobs):
+    def too_long(self, record, jobs) -> None:
         """No job is ended; the policy decides if the drain stays."""
         why = decide.empty(record, jobs)[1]
         holding = why + (": " + decide.jobs_told(jobs) if jobs else "")
@@ -233,10 +233,10 @@ class SlurmNode:
 
     # one job of our own that makes the window
 
-    def job_name(self):
+    def job_name(self) -> str:
         return "gpufleet-%s-%s" % (self.token, self.name)
 
-    def window(self):
+    def window(self) -> bool:
         """Wait until our own job has the whole node.
 
         Whether it has; without time to wait the job stays in the queue.
@@ -253,17 +253,17 @@ class SlurmNode:
             self.pause()
         return True
 
-    def cancel_own(self):
+    def cancel_own(self) -> None:
         if self.params["method"] == "job":
             for number in self.slurm.own_jobs(self.job_name()):
                 self.slurm.cancel(number)
 
     # a reservation for the time of the maintenance
 
-    def reservation_name(self):
+    def reservation_name(self) -> str:
         return "gpufleet_%s_%s" % (self.token, self.name)
 
-    def reserve(self):
+    def reserve(self) -> None:
         if not self.slurm.reservation(self.reservation_name()):
             self.slurm.reserve(
                 self.reservation_name(), self.name, self.params["reservation_start"], self.params["reservation_minutes"]
@@ -271,7 +271,7 @@ class SlurmNode:
             self.result["changed"] = True
         self.result["reservation"] = self.reservation_name()
 
-    def unreserve(self):
+    def unreserve(self) -> None:
         if self.slurm.reservation(self.reservation_name()):
             self.result["changed"] = True
             if not self.check:
@@ -279,7 +279,7 @@ class SlurmNode:
 
     # resumed
 
-    def resumed(self):
+    def resume_node(self) -> None:
         while True:
             record, dummy = self.patiently(self.look)
             decision = decide.resume(
@@ -304,11 +304,11 @@ class SlurmNode:
         if self.params["reservation_minutes"]:
             self.unreserve()
 
-    def lift(self):
+    def lift(self) -> None:
         self.slurm.update(self.name, state="resume")
         self.result["changed"] = True
 
-    def prove_in_service(self, reason):
+    def prove_in_service(self, reason) -> None:
         """A node whose slurmd is dead looks well while it is drained."""
         until = max(self.deadline(), self.clock() + SETTLE_S)
         while True:
@@ -321,7 +321,7 @@ class SlurmNode:
             }
             if well:
                 return
-            foreign = states.closed(state) and self.result["mark"]["owner"] != marks.OURS
+            foreign = states.is_closed(state) and self.result["mark"]["owner"] != marks.OURS
             if foreign or self.clock() >= until:
                 break
             self.pause(until)
@@ -338,7 +338,7 @@ class SlurmNode:
         )
 
 
-def contradiction(params):
+def contradiction(params) -> str:
     """Return the problems of the options; empty if there are none."""
     if params["state"] != "read" and not params["token"]:
         return "state %s needs a token, which says whose drain it is" % params["state"]

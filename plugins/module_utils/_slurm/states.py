@@ -79,12 +79,12 @@ def parse(*words):
     return State(base or ("IDLE" if alone else "UNKNOWN"), frozenset(flags))
 
 
-def text(state):
+def text(state) -> str:
     """As scontrol spells it."""
     return "+".join([state.base] + sorted(state.flags))
 
 
-def closed(state):
+def is_closed(state) -> bool:
     """Tell if Slurm starts no new job on the node because it was told not to.
 
     A node that is DOWN may come back by itself.
@@ -92,13 +92,13 @@ def closed(state):
     return bool(state.flags & {"DRAIN", "FAIL"})
 
 
-def work(state, alloc_cpus=0):
+def work(state, alloc_cpus=0) -> str:
     """C(busy), C(idle), or C(unknown)."""
     if state.base in BUSY or "COMPLETING" in state.flags or alloc_cpus:
         return "busy"
     return "idle" if state.base in ("IDLE", "DOWN") else "unknown"
 
 
-def rebooting(state):
+def rebooting(state) -> bool:
     """Tell if a reboot by Slurm is pending or in progress."""
     return bool(state.flags & set(REBOOTING))

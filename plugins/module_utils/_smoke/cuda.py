@@ -16,6 +16,7 @@ import os
 import re
 import stat
 import uuid
+from collections.abc import Iterator
 
 from . import kernels
 
@@ -71,11 +72,11 @@ NO_SUCH_FUNCTION = -1
 class CudaError(Exception):
     """A call did not answer success: which one, the number, and the driver's name for it."""
 
-    def __init__(self, call, rc, name):
+    def __init__(self, call, rc, name) -> None:
         super().__init__("%s: %s (%s)" % (call, name, rc))
         self.call, self.rc, self.name = call, rc, name
 
-    def data(self):
+    def data(self) -> dict:
         return {"call": self.call, "rc": self.rc, "name": self.name}
 
 
@@ -85,13 +86,13 @@ class Driver:
     PROGRESS is told each call first, in case it never returns.
     """
 
-    def __init__(self, path, progress=None, load=ctypes.CDLL):
+    def __init__(self, path, progress=None, load=ctypes.CDLL) -> None:
         self._library = load(path)
         self._progress = progress or (lambda where: None)
         self._functions = {}
 
     @property
-    def simulated(self):
+    def is_simulated(self) -> bool:
         """Tell if the library is the simulator, which has a symbol of its own."""
         return hasattr(self._library, "gpusim_marker")
 
@@ -106,12 +107,12 @@ class Driver:
             self._functions[name] = function
         return self._functions[name]
 
-    def call(self, name, *args):
+    def call(self, name, *args) -> None:
         rc = self._function(name)(*args)
         if rc != 0:
             raise CudaError(name, rc, self.error_name(rc))
 
-    def wait(self, name, *args):
+    def wait(self, name, *args) -> None:
         """A call that may wait for the GPU."""
         self._progress(name)
         self.call(name, *args)
@@ -122,7 +123,7 @@ class Driver:
         self.call(name, ctypes.byref(answer), *args)
         return answer.value
 
-    def error_name(self, rc):
+    def error_name(self, rc) -> str:
         text = ctypes.c_char_p()
         try:
             if self._function("cuGetErrorName")(rc, ctypes.byref(text)) == 0 and text.value:
@@ -131,11 +132,11 @@ class Driver:
             pass
         return "CUDA_ERROR_%d" % (rc,)
 
-    def version(self):
+    def version(self) -> str:
         number = self.out(INT, "cuDriverGetVersion")
         return "%d.%d" % (number // 1000, number % 1000 // 10)
 
-    def start(self):
+    def start(self) -> None:
         self.wait("cuInit", 0)
 
     def devices(self):
@@ -146,7 +147,7 @@ class Driver:
             found.append({"device": device, "uuid": self.uuid(device), "pci_bus_id": self.address(device)})
         return found
 
-    def uuid(self, device):
+    def uuid(self, device) -> str:
         answer = Uuid()
         try:
             self.call("cuDeviceGetUuid_v2", ctypes.byref(answer), device)
@@ -165,7 +166,7 @@ class Driver:
 class Gpu:
     """One GPU at work, within its primary context. What is still allocated at the end is freed with it."""
 
-    def __init__(self, driver, device):
+    def __init__(self, driver, device) -> None:
         self.driver = driver
         self.device = device
         self._module = None
@@ -187,10 +188,10 @@ class Gpu:
             raise
         return self
 
-    def __exit__(self, kind, value, trace):
+    def __exit__(self, kind, value, trace) -> None:
         self._release()
 
-    def _release(self):
+    def _release(self) -> None:
         # After an error the context refuses everything, also this; the process ends soon and frees all of it.
         with contextlib.suppress(CudaError):
             if self._module is not None:
@@ -204,7 +205,7 @@ class Gpu:
         return free.value, total.value
 
     @contextlib.contextmanager
-    def memory(self, size):
+    def memory(self, size) -> Iterator:
         """An address of SIZE bytes on the GPU."""
         address = self.driver.out(ADDRESS, "cuMemAlloc_v2", size)
         try:
@@ -214,7 +215,7 @@ class Gpu:
                 self.driver.call("cuMemFree_v2", address)
 
     @contextlib.contextmanager
-    def host_memory(self, size):
+    def host_memory(self, size) -> Iterator:
         """An address of SIZE bytes of the node that the GPU reaches by itself (page-locked)."""
         address = self.driver.out(POINTER, "cuMemAllocHost_v2", size)
         try:
@@ -223,7 +224,7 @@ class Gpu:
             with contextlib.suppress(CudaError):
                 self.driver.call("cuMemFreeHost", address)
 
-    def write(self, address, data):
+    def write(self, address, data) -> None:
         source = ctypes.create_string_buffer(data, len(data))
         self.driver.wait("cuMemcpyHtoD_v2", address, ctypes.cast(source, POINTER), len(data))
 
@@ -232,7 +233,7 @@ class Gpu:
         self.driver.wait("cuMemcpyDtoH_v2", ctypes.cast(target, POINTER), address, size)
         return target.raw
 
-    def launch(self, kernel, grid, block, *values):
+    def launch(self, kernel, grid, block, *values) -> None:
         """Start a kernel of kernels.py; GRID and BLOCK are (x, y)."""
         holders = [kernels.KINDS[kind](value) for kind, value in zip(kernel.parameters, values)]
         if len(holders) != len(kernel.parameters) or len(values) != len(holders):
@@ -253,15 +254,15 @@ class Gpu:
             None,
         )
 
-    def linear(self, kernel, words, *values):
+    def linear(self, kernel, words, *values) -> None:
         self.launch(kernel, (kernels.choose_grid(words), 1), (kernels.BLOCK, 1), *values)
 
-    def finish(self):
+    def finish(self) -> None:
         """Wait until the GPU has done everything; an error of a kernel shows here."""
         self.driver.wait("cuCtxSynchronize")
 
     @contextlib.contextmanager
-    def stopwatch(self):
+    def stopwatch(self) -> Iterator:
         """A function that times work on the GPU with its own clock: seconds(work)."""
         begin = self.driver.out(POINTER, "cuEventCreate", 0)
         end = self.driver.out(POINTER, "cuEventCreate", 0)
@@ -293,7 +294,7 @@ class Untrusted(Exception):
     """The library must not be loaded; the text says why."""
 
 
-def find_library(root="/", runner=None, machine=None):
+def find_library(root="/", runner=None, machine=None) -> str | None:
     """The path of libcuda.so.1 below ROOT, or None: what the loader's cache says, then the usual directories."""
     if runner is not None:
         rc, out, dummy = runner(["/sbin/ldconfig", "-p"], 20)
@@ -308,7 +309,7 @@ def find_library(root="/", runner=None, machine=None):
     return None
 
 
-def find_cached(text, machine):
+def find_cached(text, machine) -> str | None:
     """The first libcuda.so.1 for MACHINE in the output of ldconfig -p; its order is the loader's."""
     wanted = WORDS.get(machine)
     for line in text.splitlines():
@@ -318,7 +319,7 @@ def find_cached(text, machine):
     return None
 
 
-def require_trusted(path, user=None):
+def require_trusted(path, user=None) -> str:
     """Return the real path of PATH if only root (and this user) can change it or anything on the way to it; raises
     Untrusted otherwise.
     """
@@ -335,7 +336,7 @@ def require_trusted(path, user=None):
     return real
 
 
-def _find_way(path, user):
+def _find_way(path, user) -> None:
     while True:
         about = os.lstat(path)
         if about.st_uid not in (0, user):
@@ -350,7 +351,7 @@ def _find_way(path, user):
         path = parent
 
 
-def loader_problem(environment, user=None):
+def loader_problem(environment, user=None) -> str | None:
     """Return why the loader of this process must not be trusted to load the libraries that libcuda needs, or None.
 
     The loader read its variables when the process began. sudo removes them; if they are set, only paths that root alone
@@ -370,13 +371,13 @@ def loader_problem(environment, user=None):
     return None
 
 
-def library_version(real):
+def library_version(real) -> str | None:
     """The driver version in the name of the library's file, or None."""
     match = re.search(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)$", real)
     return match.group(1) if match else None
 
 
-def clean_environment(environment, visible):
+def clean_environment(environment, visible) -> None:
     """Take out of ENVIRONMENT whatever steers CUDA and the loader, and show the one GPU that is to be tested.
 
     Variables such as CUDA_VISIBLE_DEVICES, CUDA_INJECTION64_PATH, CUDA_LAUNCH_BLOCKING or an MPS pipe would test

@@ -33,7 +33,7 @@ ORDER = ("fail", "unknown", "warn", "not_run", "pass", "skip")
 TEXT_LIMIT = 600
 
 
-def run_diagnostic(runner, level, timeout_s, indices):
+def run_diagnostic(runner, level, timeout_s, indices) -> dict:
     """Run the diagnostic of LEVEL (1 to 4) on the GPUs with these indexes; what came of it, as data."""
     command = ["dcgmi", "diag", "-r", str(level), "-j", "-i", ",".join(str(index) for index in indices)]
     answer = {
@@ -63,7 +63,7 @@ def run_diagnostic(runner, level, timeout_s, indices):
     return answer
 
 
-def parse_document(text):
+def parse_document(text) -> dict:
     """{"status", "message", "major", "version", "driver_version", "tests"} of the document in TEXT, which other words
     may precede.
     """
@@ -102,7 +102,7 @@ def parse_document(text):
     return answer
 
 
-def _find_document(text):
+def _find_document(text) -> dict | None:
     start = text.find("{")
     while start >= 0:
         try:
@@ -115,19 +115,19 @@ def _find_document(text):
     return None
 
 
-def _find_first(places, key):
+def _find_first(places, key) -> str | None:
     for place in places:
         if isinstance(place, dict) and isinstance(place.get(key), str) and place[key]:
             return place[key]
     return None
 
 
-def _list_dictionaries(value):
+def _list_dictionaries(value) -> list[dict]:
     # Lists of tests have held null between the tests.
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def _list_tests(category):
+def _list_tests(category) -> list[dict]:
     found = []
     for test in _list_dictionaries(category.get("tests")):
         results = [_parse_result(result) for result in _list_dictionaries(test.get("results"))]
@@ -146,7 +146,7 @@ def _list_tests(category):
     return found
 
 
-def choose_worst(statuses):
+def choose_worst(statuses) -> str:
     """The status that decides; of nothing, unknown."""
     for status in ORDER:
         if status in statuses:
@@ -154,11 +154,11 @@ def choose_worst(statuses):
     return "unknown"
 
 
-def _parse_status(word):
+def _parse_status(word) -> str:
     return STATUSES.get(" ".join(word.lower().split()), "unknown") if isinstance(word, str) else "unknown"
 
 
-def _parse_result(result):
+def _parse_result(result) -> dict:
     entities = _name_entity(result)
     texts = []
     for warning in _make_list(result.get("warnings")):
@@ -170,13 +170,13 @@ def _parse_result(result):
     }
 
 
-def _make_list(value):
+def _make_list(value) -> list:
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
 
 
-def _name_entity(result):
+def _name_entity(result) -> list[str]:
     """Return the name of a result's subject: "GPU 0". DCGM 3 has one or several GPU numbers, DCGM 4 an entity and its
     group."""
     if "entity_id" in result:

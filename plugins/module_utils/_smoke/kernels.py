@@ -259,6 +259,6 @@ PRODUCT_END:
 PTX = ".version 6.4\n.target sm_70\n.address_size 64\n" + _FILL + _VERIFY + _ADD + _PRODUCT
 
 
-def choose_grid(words):
+def choose_grid(words) -> int:
     """Blocks for a linear program over so many words: enough to fill any GPU, each thread taking several words."""
     return max(1, min(65535, (words + BLOCK - 1) // BLOCK))

@@ -29,7 +29,7 @@ Choice = selection.Choice
 _value = selection.value
 
 
-def make_blank(level, status, message, taken=None):
+def make_blank(level, status, message, taken=None) -> dict:
     """A document without tests: STATUS and MESSAGE say why."""
     driver = ((taken or {}).get("system") or {}).get("driver_version") or {}
     return {
@@ -63,7 +63,7 @@ def take(
     runner=None,
     read=snapshot.take,
     search="/",
-):
+) -> tuple[dict, dict]:
     """(document, snapshot): test this node's GPUs.
 
     WANTED are UUIDs, PCI addresses or NVML indexes, nothing for all. ONLY are names of tests, nothing for all of the
@@ -94,7 +94,7 @@ def take(
     return document, taken
 
 
-def _run_tests(level, wanted, together, library_path, only, load, left_s, stuck_file, runner, taken, search):
+def _run_tests(level, wanted, together, library_path, only, load, left_s, stuck_file, runner, taken, search) -> dict:
     if taken["status"] != "ok":
         return make_blank(
             level, "nvml", "The GPUs cannot be tested as NVML does not show them: %s" % (taken["message"],), taken
@@ -141,7 +141,7 @@ def _run_tests(level, wanted, together, library_path, only, load, left_s, stuck_
     return document
 
 
-def describe_gpu(gpu):
+def describe_gpu(gpu) -> dict:
     """A GPU in the document, before it is tested: its state is what to do with it, and why."""
     state, reason = judge_fitness(gpu)
     return {
@@ -159,7 +159,7 @@ def describe_gpu(gpu):
     }
 
 
-def judge_fitness(gpu):
+def judge_fitness(gpu) -> tuple[str, str]:
     """(state, reason): whether a GPU can be tested without disturbing anybody."""
     if _value(gpu, "handle") is not True:
         return UNKNOWN, "NVML does not open it (%s)" % ((gpu.get("handle") or {}).get("error"),)
@@ -186,7 +186,7 @@ def judge_fitness(gpu):
     return TESTED, ""
 
 
-def _one_by_one(gpus, path, level, only, load, left_s, stuck_file):
+def _one_by_one(gpus, path, level, only, load, left_s, stuck_file) -> None:
     """Test one GPU after the other. Time that a GPU does not use goes to the next ones; one that hangs takes no more
     than its share.
     """
@@ -199,7 +199,7 @@ def _one_by_one(gpus, path, level, only, load, left_s, stuck_file):
         )
 
 
-def _all_at_once(gpus, path, level, only, load, left_s, stuck_file):
+def _all_at_once(gpus, path, level, only, load, left_s, stuck_file) -> None:
     begun = time.monotonic()
     started = [
         session.start(_make_work(gpu, path, level, only, load), max(1.0, left_s), stuck_file, subject="CUDA")
@@ -209,7 +209,7 @@ def _all_at_once(gpus, path, level, only, load, left_s, stuck_file):
         _enter_outcome(gpu, one if isinstance(one, session.Outcome) else session.finish(one), begun)
 
 
-def _enter_outcome(gpu, outcome, begun):
+def _enter_outcome(gpu, outcome, begun) -> None:
     gpu["duration_s"] = round(time.monotonic() - begun, 3)
     if outcome.status == "ok":
         gpu.update(outcome.value)
@@ -225,15 +225,15 @@ def _make_work(gpu, path, level, only, load):
         cpus = stay_near(address)
         place = [""]
 
-        def at(where):
+        def at(where) -> None:
             progress("%s (%s)" % (where, place[0]) if place[0] else where)
 
-        def stage(name):
+        def stage(name) -> None:
             place[0] = name
 
         progress("loading %s" % (path,))
         driver = cuda.Driver(path, at)
-        answer = {"simulated": driver.simulated, "error": None, "cuda_version": None, "cpus": cpus, "tests": {}}
+        answer = {"simulated": driver.is_simulated, "error": None, "cuda_version": None, "cpus": cpus, "tests": {}}
         try:
             driver.start()
             answer["cuda_version"] = driver.version()
@@ -245,7 +245,7 @@ def _make_work(gpu, path, level, only, load):
     return work
 
 
-def _at_work(driver, uuid, address, level, only, measure, stage):
+def _at_work(driver, uuid, address, level, only, measure, stage) -> dict:
     devices = driver.devices()
     if (
         len(devices) != 1

@@ -59,11 +59,11 @@ PERIOD = 31
 OUT_OF_MEMORY = 2
 
 
-def list_names(level):
+def list_names(level) -> list[str]:
     return [name for name in NAMES if name != "matrix_product" or LEVELS[level].product]
 
 
-def make_blank(name, error=None):
+def make_blank(name, error=None) -> dict:
     """A test without samples, and why."""
     return {
         "unit": UNITS[name],
@@ -110,7 +110,7 @@ def run(gpu, level, conditions, progress=None, wanted=None):
 class Trial:
     """One test while it runs: collects samples, each with the conditions it was taken under."""
 
-    def __init__(self, gpu, level, conditions, seconds, name):
+    def __init__(self, gpu, level, conditions, seconds, name) -> None:
         self.gpu, self.level, self.seconds = gpu, level, seconds
         self._conditions = conditions
         self.result = make_blank(name)
@@ -119,13 +119,13 @@ class Trial:
     def repetitions(self):
         return range(self.level.repetitions)
 
-    def sample(self, value):
+    def sample(self, value) -> None:
         self.result["samples"].append(value)
         temperature, clock = self._conditions()
         self.result["temperature_c"].append(temperature)
         self.result["clock_sm_mhz"].append(clock)
 
-    def timed(self, work, amount):
+    def measure_rate(self, work, amount) -> None:
         """Samples of AMOUNT per second, after the GPU was busy for a moment."""
         begun = time.monotonic()
         busy = 0.0
@@ -134,7 +134,7 @@ class Trial:
         for dummy in self.repetitions:
             self.rate(self.seconds(work), amount)
 
-    def rate(self, seconds, amount):
+    def rate(self, seconds, amount) -> None:
         self.sample(round(amount / seconds / 1e9, 4) if seconds > 0 else 0.0)
 
     def done(self, wrong=0, detail="", **parameters):
@@ -233,11 +233,11 @@ def device_copy(trial):
     with gpu.memory(size) as source, gpu.memory(size) as target:
         gpu.linear(kernels.FILL, size // 4, source, size // 4, 1, 3)
 
-        def work():
+        def work() -> None:
             for dummy in range(times):
                 gpu.driver.call("cuMemcpyDtoDAsync_v2", target, source, size, None)
 
-        trial.timed(work, 2 * size * times)
+        trial.measure_rate(work, 2 * size * times)
         return trial.done(bytes=size, times=times)
 
 
@@ -259,11 +259,11 @@ def _host_copy(trial, copy):
     times = max(1, HOST_TRAFFIC // size)
     with gpu.memory(size) as device, gpu.host_memory(size) as host:
 
-        def work():
+        def work() -> None:
             for dummy in range(times):
                 copy(gpu, host, device, size)
 
-        trial.timed(work, size * times)
+        trial.measure_rate(work, size * times)
         return trial.done(bytes=size, times=times)
 
 
@@ -283,7 +283,7 @@ def matrix_product(trial):
         gpu.write(left_at, left)
         gpu.write(right_at, right)
 
-        def work():
+        def work() -> None:
             for dummy in range(times):
                 gpu.launch(
                     kernels.PRODUCT, (blocks, blocks), (kernels.TILE, kernels.TILE), left_at, right_at, product_at, edge
@@ -299,7 +299,7 @@ def matrix_product(trial):
         return trial.done(wrong, detail, edge=edge, times=times)
 
 
-def make_matrices(edge):
+def make_matrices(edge) -> tuple[bytes, bytes, bytes]:
     """Two matrices and their product, as bytes: left[i][k] and right[k][j] depend on the remainders of i, k and j by
     the period.
     """
@@ -313,12 +313,12 @@ def make_matrices(edge):
     return _make_rows(left, edge), _make_rows(right, edge), _make_rows(product, edge)
 
 
-def _make_rows(pattern, edge):
+def _make_rows(pattern, edge) -> bytes:
     rows = [_repeat_pattern(array.array("f", [float(number) for number in row]), edge).tobytes() for row in pattern]
     return b"".join(rows[i % PERIOD] for i in range(edge))
 
 
-def _repeat_pattern(period, count):
+def _repeat_pattern(period, count) -> array.array:
     return (period * (count // len(period) + 1))[:count]
 
 

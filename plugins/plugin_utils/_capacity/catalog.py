@@ -27,7 +27,7 @@ DAYS_MAX, LEAD_MAX, TIMEOUT_MAX = 730, 3650, 600
 class CapacityError(Exception):
     """The report cannot be made. CODE says which way; the message names thing, found, expected and next step."""
 
-    def __init__(self, code: str, message: str):
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
@@ -105,7 +105,7 @@ def _share(name: str, value: t.Any, default: float) -> float:
     return default if found is None else found
 
 
-def asked(options: t.Dict[str, t.Any]) -> Asked:
+def read_request(options: t.Dict[str, t.Any]) -> Asked:
     """Return what OPTIONS ask for, or refuse it by the name of the playbook's variable."""
     url = str(options.get("url") or "").strip()
     wrong = web.complaint(url)

@@ -71,11 +71,11 @@ def _draw(chart: t.Any, title: str, labels: t.List[str], rows: t.List[t.Tuple[st
     chart.title = None
     # One row: what pygal wraps it does not leave room for.
     chart.legend_at_bottom_columns = len(rows)
-    chart.x_labels = [text.line(label) for label in labels]
+    chart.x_labels = [text.one_line(label) for label in labels]
     step = max(1, -(-len(labels) // LABELS))
     chart.x_labels_major = chart.x_labels[::step]
     for name, values in rows:
-        chart.add(text.line(name), values)
+        chart.add(text.one_line(name), values)
     chart.add_xml_filter(_bare(title))
     return chart.render(is_unicode=True)
 

@@ -39,15 +39,15 @@ def judge(status: int, body: bytes, query: str) -> t.List[Sample]:
     except (ValueError, RecursionError):
         refuse("error", "HTTP %d and no JSON: is it a Prometheus?" % status)
     if not isinstance(found, dict) or status != 200 or found.get("status") != "success":
-        said = text.line(found.get("error"), 300) if isinstance(found, dict) else ""
+        said = text.one_line(found.get("error"), 300) if isinstance(found, dict) else ""
         refuse("error", "it answered HTTP %d%s" % (status, ": " + said if said else ""))
     warnings = [one for one in found.get("warnings") or [] if not str(one).startswith(HINT)]
     data = found.get("data")
     if warnings or found.get("isPartial") or isinstance(data, dict) and data.get("isPartial"):
-        refuse("partial", "its answer is not whole: %s" % (text.line(text.shown(warnings), 300)))
+        refuse("partial", "its answer is not whole: %s" % (text.one_line(text.format_value(warnings), 300)))
     kind = data.get("resultType") if isinstance(data, dict) else None
     if kind not in ("vector", "matrix") or not isinstance(data.get("result"), list):
-        refuse("error", "its answer is %s, expected a vector or a matrix" % text.line(text.shown(kind), 40))
+        refuse("error", "its answer is %s, expected a vector or a matrix" % text.one_line(text.format_value(kind), 40))
     try:
         return [_series(entry, kind) for entry in data["result"]]
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
@@ -69,7 +69,7 @@ def _series(entry: t.Dict[str, t.Any], kind: str) -> Sample:
 class Prometheus:
     """The API at a URL. HEADERS are secrets and are told to no one else."""
 
-    def __init__(self, url: str, timeout: float, headers: t.Optional[t.Dict[str, str]] = None):
+    def __init__(self, url: str, timeout: float, headers: t.Optional[t.Dict[str, str]] = None) -> None:
         self.url, self.timeout = url.rstrip("/"), timeout
         self.headers = {str(key): str(value) for key, value in (headers or {}).items()}
 

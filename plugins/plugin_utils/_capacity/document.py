@@ -108,7 +108,7 @@ def moment(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def rounded(value: t.Optional[float], digits: int = 4) -> t.Optional[float]:
+def round_value(value: t.Optional[float], digits: int = 4) -> t.Optional[float]:
     return None if value is None else round(value, digits)
 
 
@@ -136,16 +136,16 @@ def row(history: History, key: Key, price: t.Optional[float]) -> t.Dict[str, t.A
     }
     return {
         "name": key[1],
-        "gpus": rounded(hours["present"] / seen, 2) if seen and hours["present"] is not None else None,
+        "gpus": round_value(hours["present"] / seen, 2) if seen and hours["present"] is not None else None,
         "hours_seen": seen,
-        "hours_share": rounded(seen / history.window.hours),
+        "hours_share": round_value(seen / history.window.hours),
         "utilization": {
-            "mean": rounded(hours["busy"] / measured) if measured and hours["busy"] is not None else None,
-            "p95": rounded(quantile95(peaks)),
-            "maximum": rounded(max(peaks)) if peaks else None,
+            "mean": round_value(hours["busy"] / measured) if measured and hours["busy"] is not None else None,
+            "p95": round_value(quantile95(peaks)),
+            "maximum": round_value(max(peaks)) if peaks else None,
         },
-        "gpu_hours": {name: rounded(value, 2) for name, value in hours.items()},
-        "cost": {name: rounded(value, 2) for name, value in cost.items()},
+        "gpu_hours": {name: round_value(value, 2) for name, value in hours.items()},
+        "cost": {name: round_value(value, 2) for name, value in cost.items()},
     }
 
 
@@ -168,10 +168,10 @@ def trend_of(
         "first_day": date(told["first_day"]),
         "last_day": date(told["last_day"]),
         "target": share,
-        "now_gpus": rounded(told["now"], 3),
-        "capacity_gpus": rounded(capacity, 3),
-        "slope_gpus_a_day": rounded(told["slope"], 6),
-        "slope_error": rounded(told["slope_error"], 6),
+        "now_gpus": round_value(told["now"], 3),
+        "capacity_gpus": round_value(capacity, 3),
+        "slope_gpus_a_day": round_value(told["slope"], 6),
+        "slope_error": round_value(told["slope_error"], 6),
         "horizon_days": told["horizon_days"],
         "earliest": date(told["earliest"]),
         "likely": date(told["likely"]),
@@ -256,7 +256,7 @@ def document(asked: catalog.Asked, history: History, place: str, time: str) -> t
         "trends": trends,
         "days": [
             dict(
-                {name: rounded(value) for name, value in one.items() if name not in ("day", "hours", "partial")},
+                {name: round_value(value) for name, value in one.items() if name not in ("day", "hours", "partial")},
                 day=date(one["day"]),
                 hours=one["hours"],
                 partial=one["partial"],

@@ -54,7 +54,7 @@ class Window:
 class History:
     """Samples added up by group. GROUPS are labels; a node counts for its groups and for the whole fleet."""
 
-    def __init__(self, window: Window, groups: t.Iterable[str]):
+    def __init__(self, window: Window, groups: t.Iterable[str]) -> None:
         self.window = window
         self.groups = (FLEET, *groups)
         self.totals: t.Dict[Key, t.Dict[str, float]] = {}
@@ -66,7 +66,7 @@ class History:
         self.daily: t.Dict[str, t.Dict[t.Tuple[Key, ...], float]] = {}
         self.now: t.Dict[str, t.List[t.Tuple[Labels, float]]] = {}
 
-    def _unseen(self) -> array.array:
+    def _find_unseen(self) -> array.array:
         return array.array("d", [math.nan]) * self.window.hours
 
     def add_hours(self, query: str, labels: Labels, points: t.Iterable[t.Tuple[float, float]]) -> None:
@@ -84,14 +84,14 @@ class History:
                 if key[0] != "node":
                     hours = self.hourly.setdefault(key, {})
                     if query not in hours:
-                        hours[query] = self._unseen()
+                        hours[query] = self._find_unseen()
                     before = hours[query][hour]
                     hours[query][hour] = value if math.isnan(before) else before + value
 
     def add_peaks(self, group: str, labels: Labels, points: t.Iterable[t.Tuple[float, float]]) -> None:
         """Add the highest values of a group, one an hour."""
         key = (group, FLEET if group == FLEET else labels.get(group, ""))
-        peaks = self.peaks.setdefault(key, self._unseen())
+        peaks = self.peaks.setdefault(key, self._find_unseen())
         for time, value in points:
             hour = self.window.hour(time)
             if 0 <= hour < self.window.hours:
@@ -113,7 +113,7 @@ class History:
 
     def gaps(self) -> t.List[t.Tuple[int, int]]:
         """Return (first hour, number of hours) of each time in which no GPU was seen."""
-        present = self.hourly.get((FLEET, FLEET), {}).get("present", self._unseen())
+        present = self.hourly.get((FLEET, FLEET), {}).get("present", self._find_unseen())
         found: t.List[t.Tuple[int, int]] = []
         for hour, value in enumerate(present):
             if not math.isnan(value):

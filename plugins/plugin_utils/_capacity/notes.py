@@ -24,7 +24,7 @@ def _history(doc: t.Dict[str, t.Any]) -> t.Iterator[t.Tuple[str, str]]:
             "no_history_before",
             (
                 "There is no history before %s: %s of the %d days asked for. Nothing is assumed for them."
-                % (first["end"], text.count(round(first["hours"] / 24, 1), "day"), doc["window"]["days"])
+                % (first["end"], text.count_noun(round(first["hours"] / 24, 1), "day"), doc["window"]["days"])
             ),
         )
     if gaps and gaps[-1]["end"] == doc["window"]["end"]:
@@ -40,8 +40,8 @@ def _history(doc: t.Dict[str, t.Any]) -> t.Iterator[t.Tuple[str, str]]:
                 "%s without any data, %s: the first from %s to %s. "
                 "Nothing is assumed for them; hours, cost and trend are of what was seen."
                 % (
-                    text.count(len(gaps), "time"),
-                    text.count(sum(one["hours"] for one in gaps), "hour"),
+                    text.count_noun(len(gaps), "time"),
+                    text.count_noun(sum(one["hours"] for one in gaps), "hour"),
                     gaps[0]["start"],
                     gaps[0]["end"],
                 )
@@ -49,7 +49,7 @@ def _history(doc: t.Dict[str, t.Any]) -> t.Iterator[t.Tuple[str, str]]:
         )
 
 
-def _seen(doc: t.Dict[str, t.Any]) -> t.Iterator[t.Tuple[str, str]]:
+def _list_unseen(doc: t.Dict[str, t.Any]) -> t.Iterator[t.Tuple[str, str]]:
     """Yield where a part of the fleet was not seen."""
     days = doc["days"]
     partial = [one for one in days if one["partial"]]
@@ -59,7 +59,7 @@ def _seen(doc: t.Dict[str, t.Any]) -> t.Iterator[t.Tuple[str, str]]:
             (
                 "On %s, the first %s, fewer GPUs were seen than before and after. "
                 "What the others did is not known: these days are in no trend."
-                % (text.count(len(partial), "day"), partial[0]["day"])
+                % (text.count_noun(len(partial), "day"), partial[0]["day"])
             ),
         )
     most = max((one["gpus"] for one in days), default=0)
@@ -157,5 +157,5 @@ def _nodes(doc: t.Dict[str, t.Any], history: History) -> t.Iterator[t.Tuple[str,
 
 def notes(doc: t.Dict[str, t.Any], history: History) -> t.List[t.Dict[str, str]]:
     """Return the notes of a report."""
-    found = [*_history(doc), *_seen(doc), *_use(doc), *_money(doc), *_trends(doc), *_nodes(doc, history)]
+    found = [*_history(doc), *_list_unseen(doc), *_use(doc), *_money(doc), *_trends(doc), *_nodes(doc, history)]
     return [{"id": ident, "text": words} for ident, words in found]

@@ -149,7 +149,7 @@ def view(doc: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
 
 
 def html_text(doc: t.Dict[str, t.Any]) -> str:
-    return html.render("capacity.html.j2", view(doc), styles=("style.css", "capacity.css"))
+    return html.render_page("capacity.html.j2", view(doc), styles=("style.css", "capacity.css"))
 
 
 def contents(doc: t.Dict[str, t.Any]) -> t.Dict[str, str]:

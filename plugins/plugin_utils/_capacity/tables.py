@@ -60,9 +60,9 @@ def shown(value: t.Any, form: str) -> str:
     if value is None:
         return "-"
     if form == "name":
-        return text.line(value) or UNTOLD
+        return text.one_line(value) or UNTOLD
     if form == "text":
-        return text.line(value)
+        return text.one_line(value)
     if form == "percent":
         return "%.1f %%" % (value * 100)
     if form == "slope":
@@ -229,7 +229,7 @@ def csv_text(table: Table) -> str:
 def _cell(value: t.Any) -> t.Any:
     if not isinstance(value, str):
         return value
-    said = text.line(value)
+    said = text.one_line(value)
     return "'" + said if said[:1] in ("=", "+", "-", "@") else said
 
 
@@ -272,7 +272,7 @@ def how(doc: t.Dict[str, t.Any]) -> t.List[t.Tuple[str, str]]:
             % (doc["window"]["start"], doc["window"]["end"], doc["window"]["hours_seen"], doc["window"]["hours"]),
         ),
         ("price of a GPU-hour", price),
-        ("lead time", "not given" if doc["lead_days"] is None else text.count(doc["lead_days"], "day")),
+        ("lead time", "not given" if doc["lead_days"] is None else text.count_noun(doc["lead_days"], "day")),
         ("target", "mean %.0f %%, peaks %.0f %%" % (doc["target"] * 100, doc["peak_target"] * 100)),
         ("schema", doc["schema"]),
     ]
@@ -319,10 +319,10 @@ def summary(doc: t.Dict[str, t.Any]) -> t.List[str]:
     said = trends(doc)
     more = [[title for title, dummy in said.head], *said.shown()]
     return [
-        *text.columns(rows),
+        *text.align_columns(rows),
         "",
-        *text.columns(more),
+        *text.align_columns(more),
         "",
-        *("%s: %s" % (one["id"], text.line(one["text"])) for one in doc["notes"]),
-        "%s: %s" % (doc["verdict"], text.line(headline(doc))),
+        *("%s: %s" % (one["id"], text.one_line(one["text"])) for one in doc["notes"]),
+        "%s: %s" % (doc["verdict"], text.one_line(headline(doc))),
     ]

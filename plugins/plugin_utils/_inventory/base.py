@@ -61,11 +61,11 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
         """(the hosts, from where in words); raises InventoryProblem."""
         raise NotImplementedError
 
-    def parse(self, inventory, loader, path, cache=True):
+    def parse(self, inventory, loader, path, cache=True) -> None:
         super().parse(inventory, loader, path, cache)
         try:
             self._read_config_data(path)
-            self._populate(self._found(path, cache))
+            self._populate(self._load_hosts(path, cache))
         except Exception as exc:  # noqa: BLE001 (a subclass reads what others wrote)
             # Ansible goes on with its other sources, unless it is told otherwise: what is left behind stops the
             # playbooks of this collection.
@@ -80,7 +80,7 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
             # Ansible would print the text of a cause as well.
             raise AnsibleParserError(message) from None
 
-    def _found(self, path, cache):
+    def _load_hosts(self, path, cache):
         used = self.get_option("cache")
         asked = json.dumps({name: self.get_option(name) for name in self.ASKS}, sort_keys=True, default=str)
         key = "%s_%s" % (self.get_cache_key(path), hashlib.sha256(asked.encode("utf-8")).hexdigest()[:12])
@@ -110,7 +110,7 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
             self._cache[key] = found
         return found
 
-    def _populate(self, found):
+    def _populate(self, found) -> None:
         strict = self.get_option("strict")
         for name in found:
             self.inventory.add_host(name)
@@ -128,7 +128,7 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
             self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
             self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)
 
-    def _add_host_to_keyed_groups(self, keys, variables, host, strict=False, fetch_hostvars=True):
+    def _add_host_to_keyed_groups(self, keys, variables, host, strict=False, fetch_hostvars=True) -> None:
         """Make no group of a node's label or reason that means something to the playbooks, or is called as a host."""
         parents = [keyed.get("parent_group") for keyed in keys or [] if isinstance(keyed, dict)]
         self._sanitize_group_name = lambda name: (

@@ -145,7 +145,7 @@ def _make_variables(record: Record, gpus: t.Dict[str, int]) -> t.Dict[str, t.Any
         "slurm_state": states.text(state),
         "slurm_state_base": state.base,
         "slurm_state_flags": sorted(state.flags),
-        "slurm_drain": states.closed(state),
+        "slurm_drain": states.is_closed(state),
         "slurm_work": states.work(state, record["alloc_cpus"]),
         "slurm_partitions": list(record["partitions"]),
         "slurm_gres": record["gres"],

@@ -272,7 +272,7 @@ class Api:
     def pods(self, node: str) -> list[Any]:
         return self.cluster.items("/api/v1/pods", "pods of node %s" % node, fieldSelector="spec.nodeName=" + node)
 
-    def allowed(self, attributes: dict[str, str]) -> bool:
+    def is_allowed(self, attributes: dict[str, str]) -> bool:
         """Return whether this account may do it, as the server says."""
         body = {
             "apiVersion": "authorization.k8s.io/v1",

@@ -68,7 +68,7 @@ class Drain:
         """Refuse when the account may not do all of it: a node is not cordoned for a drain that cannot happen."""
         session, missing = self.session, []
         for attributes in NEEDED:
-            if not session.ask(session.api.allowed, attributes):
+            if not session.ask(session.api.is_allowed, attributes):
                 names = filter(None, (attributes["resource"], attributes.get("subresource")))
                 missing.append("%s %s" % (attributes["verb"], "/".join(names)))
         if missing:

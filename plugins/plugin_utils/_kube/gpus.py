@@ -90,7 +90,7 @@ def count_gpus(node: Node, kind: str = "allocatable") -> int | None:
     return total
 
 
-def find_sharing(node: Node, want: Want) -> list[int] | None:
+def find_sharing(node: Node, want: Want) -> list[int | None] | None:
     """Return [how many the cluster has, of how many GPUs] if it has each several times and the labels do not say so."""
     total, labelled = _sum_offered(node, "capacity"), count_gpus(node, "capacity")
     found = [total, want.expected]

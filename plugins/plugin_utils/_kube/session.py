@@ -196,7 +196,7 @@ class Session:
             return None, 0
         if exc.passing:
             return pods.make_blocker(entry, "server_error", said), 5
-        if status == 403 and self.ask(self.api.allowed, EVICTS):
+        if status == 403 and self.ask(self.api.is_allowed, EVICTS):
             return pods.make_blocker(entry, "denied", said), DENIED_S
         raise exc
 

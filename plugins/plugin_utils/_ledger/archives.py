@@ -13,13 +13,13 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump, timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump_json, format_time
 
 # Stands for the rollout of these documents: no id of a rollout begins like this.
 OF_NO_ROLLOUT = "_archives"
 
 
-def record(database, builder: str, name: str, sha256: str, modules: str = "") -> None:
+def record_archive(database, builder: str, name: str, sha256: str, modules: str = "") -> None:
     """Record that BUILDER compiled the archive NAME with this digest. A record that is there stays.
 
     MODULES: the digest of what it brings without signatures; empty where that cannot be read.
@@ -27,21 +27,21 @@ def record(database, builder: str, name: str, sha256: str, modules: str = "") ->
     check_node(builder)
     table = database.table["document"]
 
-    def write(connection, dummy_repeated):
+    def write(connection, dummy_repeated) -> None:
         key = (table.c.rollout_id == OF_NO_ROLLOUT, table.c.node == builder, table.c.name == sha256)
         if connection.execute(sa.select(table.c.name).where(*key)).first() is None:
             row = {
                 "rollout_id": OF_NO_ROLLOUT,
                 "node": builder,
                 "name": sha256,
-                "body": dump({"archive": name, "modules": modules}),
+                "body": dump_json({"archive": name, "modules": modules}),
             }
-            connection.execute(sa.insert(table).values(time=timestamp(database.now(connection)), **row))
+            connection.execute(sa.insert(table).values(time=format_time(database.now(connection)), **row))
 
     database.transact(OF_NO_ROLLOUT, write)
 
 
-def recorded(database, archives: t.Mapping[str, str], agree: int = 1) -> dict[str, str]:
+def find_builders(database, archives: t.Mapping[str, str], agree: int = 1) -> dict[str, str]:
     """Return {name: builder} of those ARCHIVES ({name: digest}) that are recorded with their name and digest.
 
     AGREE: so many builders have to have compiled an archive of the name with the same modules.
@@ -50,7 +50,7 @@ def recorded(database, archives: t.Mapping[str, str], agree: int = 1) -> dict[st
     query = sa.select(table.c.node, table.c.name, table.c.body).where(table.c.rollout_id == OF_NO_ROLLOUT)
     if agree == 1:
         query = query.where(table.c.name.in_(sorted(set(archives.values()))))
-    rows = database.read(lambda connection: connection.execute(query).all(), nothing=[]) if archives else []
+    rows = database.query(lambda connection: connection.execute(query).all(), nothing=[]) if archives else []
     builders, modules, alike = {}, {}, {}
     for builder, sha256, body in rows:
         found = json.loads(body)

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state i
     Step,
     Ticket,
     awaits_resume,
-    unproven,
+    is_unproven,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import CHANGING, DOWN, DRAIN, STEPS
 
@@ -26,8 +26,8 @@ OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock", "end"
 VERBS = OF_ALL + OF_NODES
 
 
-def _plan(view, event):
-    before = {node.name: node for node in view.nodes.everything()}
+def _apply_plan(view, event) -> None:
+    before = {node.name: node for node in view.nodes.list_all()}
     view.run, view.started, view.finished = event["run"], event["time"], None
     view.rollout_id, view.target, view.sha256 = event.get("rollout_id", ""), event["target"], event["sha256"]
     view.total, view.policy, view.went, view.undo = len(event["order"]), dict(event["policy"]), 0, event.get("undo")
@@ -44,11 +44,11 @@ def _plan(view, event):
     for name, planned in event["nodes"].items():
         old = before.get(name)
         view.earlier += int(old is not None and old.attempt > 0 and name not in places)
-        nodes.append(_examined(name, planned, old, event["time"], places.get(name)))
+        nodes.append(_make_node(name, planned, old, event["time"], places.get(name)))
     view.nodes.replace(nodes)
 
 
-def _examined(name, planned, old, time, position):
+def _make_node(name, planned, old, time, position) -> Node:
     """Return the node of a plan's entry. OLD: the node before it was examined; None if it is new."""
     node = Node(
         name,
@@ -74,7 +74,7 @@ def _examined(name, planned, old, time, position):
     node.attempt = old.attempt
     old.close(time, "interrupted")
     # The steps of a node that is not proven stay, whatever state it is found in now.
-    if planned.get("orphaned") or planned.get("kept") or planned["state"] == "done" or unproven(old):
+    if planned.get("orphaned") or planned.get("kept") or planned["state"] == "done" or is_unproven(old):
         node.steps, node.began, node.granted, node.proven = old.steps, old.began, old.granted, old.proven
     if planned.get("kept"):
         node.ended = old.ended
@@ -100,13 +100,13 @@ def _examined(name, planned, old, time, position):
     return node
 
 
-def _join(view, event):
+def _apply_join(view, event) -> None:
     """Take over what a member found of its nodes when it joined. Their places in the plan's order stay."""
     for name, planned in event["nodes"].items():
         old = view.nodes.get(name)
         if old is None:
             continue
-        node = _examined(
+        node = _make_node(
             name,
             dict(planned, canary=old.canary, to_kernel=old.to_kernel, peers=old.peers),
             old,
@@ -114,12 +114,12 @@ def _join(view, event):
             old.position,
         )
         node.went = old.went
-        view.nodes.put(node)
+        view.nodes.store(node)
     if event.get("approved"):
         view.policy["approved"] = view.sha256
 
 
-def _control(view, event):
+def _apply_control(view, event) -> None:
     verb, said = event["verb"], "%s: %s" % (event["user"], event["reason"])
     if verb == "pause":
         view.paused = said
@@ -138,7 +138,7 @@ def _control(view, event):
         _control_node(view, event, verb, said)
 
 
-def _control_node(view, event, verb, said):
+def _control_node(view, event, verb, said) -> None:
     node = view.nodes.get(event["node"])
     if node is None:
         return
@@ -162,10 +162,10 @@ def _control_node(view, event, verb, said):
         )
         if node.position is None:
             node.position, view.total = view.total, view.total + 1
-    view.nodes.put(node)
+    view.nodes.store(node)
 
 
-def _grant(view, node, event):
+def _apply_grant(view, node, event) -> None:
     phase = event["phase"]
     node.ticket = Ticket(event["ticket"], phase, event["time"], event["expires"], view.sha256)
     if phase == DRAIN:
@@ -182,7 +182,7 @@ def _grant(view, node, event):
         node.state = "down"
 
 
-def _end(view, node, event):
+def _apply_end(view, node, event) -> None:
     # The step quarantine ends well when the node is quarantined; the step before it failed, see apply().
     well = ("done", "skipped", "rolled_back", "pending") + (
         ("quarantined",) if node.open_step and node.open_step.name == "quarantine" else ()
@@ -207,23 +207,23 @@ def _end(view, node, event):
         node.signature = event.get("signature") or node.signature
 
 
-def _finish(view, event):
+def _apply_finish(view, event) -> None:
     view.finished = event["time"]
 
 
-def _hold(view, event):
+def _apply_hold(view, event) -> None:
     view.held, view.held_reason = list(event["names"]), event["reason"]
 
 
 # The events of the whole rollout, or of several nodes.
-OF_ROLLOUT = {"end": _finish, "control": _control, "join": _join, "hold": _hold}
+OF_ROLLOUT = {"end": _apply_finish, "control": _apply_control, "join": _apply_join, "hold": _apply_hold}
 
 
-def apply(view, event):
+def apply_event(view, event) -> Rollout:
     """Apply one event to the view, and return the view."""
     kind = event["event"]
     if kind == "plan":
-        _plan(view, event)
+        _apply_plan(view, event)
         return view
     if event.get("run") != view.run:
         return view  # an event of a run that another controller took over
@@ -234,7 +234,7 @@ def apply(view, event):
     if node is None:
         return view
     if kind == "grant":
-        _grant(view, node, event)
+        _apply_grant(view, node, event)
     elif kind == "step":
         node.close(event["time"], "failed" if event["step"] == "quarantine" else "ok")
         node.steps.append(
@@ -250,14 +250,14 @@ def apply(view, event):
         node.failure = event.get("failure", "")
         node.signature = event.get("signature", "")
     elif kind == "state":
-        _end(view, node, event)
-    view.nodes.put(node)
+        _apply_end(view, node, event)
+    view.nodes.store(node)
     return view
 
 
-def reduce(events):
+def reduce(events) -> Rollout:
     """Return the view that results from a list of events."""
     view = Rollout()
     for event in events:
-        apply(view, event)
+        apply_event(view, event)
     return view

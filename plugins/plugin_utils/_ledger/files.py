@@ -16,13 +16,14 @@ import json
 import os
 import threading
 import time
+from collections.abc import Iterator
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
 
 join = os.path.join
 
 
-def require_home(artifact_dir):
+def require_home(artifact_dir) -> None:
     """Refuse the directory to which the default of gpufleet_artifact_dir comes where HOME is not set or empty."""
     if artifact_dir == "/.gpufleet" and not os.environ.get("HOME"):
         raise LedgerError(
@@ -31,13 +32,13 @@ def require_home(artifact_dir):
         )
 
 
-def rollouts_dir(artifact_dir):
+def rollouts_dir(artifact_dir) -> str:
     """Return the directory of all rollouts."""
     return os.path.join(os.path.expanduser(artifact_dir), "rollouts")
 
 
 @contextlib.contextmanager
-def locked(path, patience_s):
+def open_locked(path, patience_s) -> Iterator:
     """Open the file at PATH and hold its lock while the block runs; None if another process kept it for PATIENCE_S.
 
     The lock ends with its process.
@@ -60,7 +61,7 @@ def locked(path, patience_s):
         os.close(handle)
 
 
-def read_json(handle):
+def read_json(handle) -> dict:
     """Return the JSON object in an open file; empty if there is none that can be read."""
     try:
         found = json.loads(os.pread(handle, 1 << 20, 0).decode() or "{}")
@@ -69,14 +70,14 @@ def read_json(handle):
     return found if isinstance(found, dict) else {}
 
 
-def write_json(handle, fields):
+def write_json(handle, fields) -> None:
     """Replace the content of an open file with FIELDS."""
     data = json.dumps(fields).encode()
     os.ftruncate(handle, 0)
     os.pwrite(handle, data, 0)
 
 
-def written_within(path, seconds):
+def written_within(path, seconds) -> bool:
     """Return True if the file was written to less than SECONDS ago."""
     try:
         return time.time() - os.stat(path).st_mtime < seconds
@@ -93,7 +94,7 @@ class FileLockError(Exception):
 
 
 @contextlib.contextmanager
-def hold_in_turn(path, patience_s):
+def hold_in_turn(path, patience_s) -> Iterator[None]:
     """Hold the lock while the block runs.
 
     Wait as long as other processes acquire and release it. Raise FileLockError if none has acquired it for PATIENCE_S.
@@ -110,10 +111,10 @@ def hold_in_turn(path, patience_s):
         os.close(handle)
 
 
-def _wait_in_turn(handle, path, patience_s):
+def _wait_in_turn(handle, path, patience_s) -> None:
     taken, refused = threading.Event(), []
 
-    def take():
+    def take() -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
         except OSError as exc:
@@ -139,6 +140,6 @@ def _wait_in_turn(handle, path, patience_s):
         raise refused[0]
 
 
-def read_holder(handle):
+def read_holder(handle) -> str:
     """Return the pid of the process that holds the lock, or unknown if it could not write it."""
     return os.pread(handle, 11, 0).decode("ascii", "replace").strip() or "unknown"

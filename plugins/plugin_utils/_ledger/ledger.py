@@ -30,7 +30,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names i
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.nodes import StoredNodes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.others import Others
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump, timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump_json, format_time
 
 HEAD = (
     "rollout_id",
@@ -58,7 +58,7 @@ HEAD = (
 class Transaction:
     """The rollout as it is while no other process can write, and the changes to write."""
 
-    def __init__(self, connection, database, rollout_id):
+    def __init__(self, connection, database, rollout_id) -> None:
         self._connection = connection
         self._database = database
         self._id = rollout_id
@@ -71,7 +71,7 @@ class Transaction:
         self._read_clock = (row[3], time.monotonic()) if row and len(row) > 3 else None
         self._there = row is not None
         self.owner = json.loads(row[1]) if row and row[1] else None
-        self.view = _view(row[0] if row else None, StoredNodes(connection, database, rollout_id))
+        self.view = _make_view(row[0] if row else None, StoredNodes(connection, database, rollout_id))
         self.others = Others(connection, database, rollout_id)
         self._planned = row[2] if row else None
         self._sequence = None
@@ -82,16 +82,16 @@ class Transaction:
         self._put = set()
 
     @property
-    def ledger_id(self):
+    def ledger_id(self) -> str | None:
         """The identity of this ledger, unlike that of any other; None if no rollout has begun in it."""
         return self._database.identity(self._connection)
 
-    def name_ledger(self):
+    def name_ledger(self) -> str:
         """Return the identity of the ledger; create it if there is none."""
         return self._database.identity(self._connection, make=True)
 
     @property
-    def sequence(self):
+    def sequence(self) -> int:
         """Return the number of this transaction, larger than that of every one that was committed before.
 
         It orders what happened to a node, in this rollout and in others of the ledger, independently of clocks.
@@ -105,11 +105,11 @@ class Transaction:
             self._sequence = 1 + max(number or 0 for number in self._connection.execute(numbers).one())
         return self._sequence
 
-    def hold(self, owner):
+    def hold(self, owner) -> None:
         """Set the record of the controller that owns the rollout."""
         self.owner, self._held = owner, True
 
-    def clock(self):
+    def clock(self) -> datetime.datetime:
         """Return the time, aware, of the clock that all controllers of this ledger share.
 
         That clock is read once in a transaction, by a query that is sent in any case, and continued by seconds of this
@@ -120,48 +120,48 @@ class Transaction:
         found, then = self._read_clock
         return found.astimezone(datetime.timezone.utc) + datetime.timedelta(seconds=time.monotonic() - then)
 
-    def members(self):
+    def members(self) -> list[members.Member]:
         """Return every member of the plan that the rollout follows, those whose part has ended too."""
-        if not members.shared(self.owner):
+        if not members.is_shared(self.owner):
             return []
         if self._members is None:
-            found = members.stored(self._connection, self._database, self._id, self.owner["run"])
+            found = members.load_members(self._connection, self._database, self._id, self.owner["run"])
             self._members = {member.member: member for member in found}
         return list(self._members.values())
 
-    def put_member(self, member):
+    def put_member(self, member) -> None:
         """Add a member, or replace it."""
         self.members()
         self._members[member.member] = member
         self._put.add(member.member)
 
-    def holders(self, now):
+    def holders(self, now) -> list[dict]:
         """Return the records of the controllers that have this rollout: its owner, or its living members."""
-        if members.shared(self.owner):
-            return [members.record_of(member) for member in members.living(self, now)]
+        if members.is_shared(self.owner):
+            return [members.record_of(member) for member in members.find_living(self, now)]
         return [self.owner] if self.owner else []
 
     @property
-    def changed(self):
+    def has_changes(self) -> bool:
         return bool(self.added or self._documents or self._held or self._put)
 
-    def append(self, event, **fields):
+    def append(self, event, **fields) -> None:
         """Add an event, and apply it to the view."""
-        self.added.append(dict(fields, event=event, time=timestamp(self.clock()), sequence=self.sequence))
-        events.apply(self.view, self.added[-1])
+        self.added.append(dict(fields, event=event, time=format_time(self.clock()), sequence=self.sequence))
+        events.apply_event(self.view, self.added[-1])
         if event == "plan":
             self._planned = self.added[-1]["time"]
 
-    def save(self, node, name, document):
+    def save(self, node, name, document) -> None:
         """Store a document of a node: its baseline, an audit, a verdict."""
-        body = dump(document)
+        body = dump_json(document)
         try:
             _host_answers.check_size(len(body), _host_answers.MAX_DOCUMENT_BYTES, "its document %s" % name)
         except _host_answers.AnswerError as exc:
             raise LedgerError("%s: %s. Nothing was recorded. Examine the node." % (node, exc)) from exc
         self._documents.append((check_node(node), check_node(name), body))
 
-    def load(self, node, name):
+    def load(self, node, name) -> dict | None:
         """Return a document of a node, also one that this transaction is about to store; None if there is none."""
         for one, called, body in reversed(self._documents):
             if (one, called) == (node, name):
@@ -172,22 +172,22 @@ class Transaction:
         ).scalar()
         return json.loads(body) if body is not None else None
 
-    def block_new_rollouts(self):
+    def block_new_rollouts(self) -> None:
         """Keep every other rollout of this ledger from beginning until this transaction has ended."""
         self._database.block_new_rollouts(self._connection)
 
-    def lock_pool(self, pool):
+    def lock_pool(self, pool) -> None:
         """Keep other rollouts that lock the same pool waiting until this transaction has ended."""
         self._database.lock_pool(self._connection, pool)
 
-    def flush(self, token):
+    def flush(self, token) -> None:
         """Write the changes; TOKEN marks the events of this transaction."""
         connection, tables = self._connection, self._database.table
         self.view.nodes.flush()
         row = {
             "planned": self._planned,
-            "head": dump({key: getattr(self.view, key) for key in HEAD}),
-            "owner": dump(self.owner) if self.owner else None,
+            "head": dump_json({key: getattr(self.view, key) for key in HEAD}),
+            "owner": dump_json(self.owner) if self.owner else None,
         }
         table = tables["rollout"]
         if self._there:
@@ -202,7 +202,7 @@ class Transaction:
                     "node": event.get("node"),
                     "kind": event["event"],
                     "token": token,
-                    "body": dump(event),
+                    "body": dump_json(event),
                 }
                 for event in self.added
             ]
@@ -214,11 +214,11 @@ class Transaction:
             connection.execute(sa.delete(table).where(*key))
             connection.execute(
                 sa.insert(table).values(
-                    rollout_id=self._id, member=name, run=member.run, body=dump(dataclasses.asdict(member))
+                    rollout_id=self._id, member=name, run=member.run, body=dump_json(dataclasses.asdict(member))
                 )
             )
         table = tables["document"]
-        saved = timestamp(self.clock()) if self._documents else ""
+        saved = format_time(self.clock()) if self._documents else ""
         for node, name, body in self._documents:
             key = (table.c.rollout_id == self._id, table.c.node == node, table.c.name == name)
             connection.execute(sa.delete(table).where(*key))
@@ -229,7 +229,7 @@ class Transaction:
             )
 
 
-def _view(head, nodes):
+def _make_view(head, nodes) -> state.Rollout:
     view = state.Rollout(nodes=nodes)
     for key, value in (json.loads(head) if head else {}).items():
         setattr(view, key, value)
@@ -243,7 +243,7 @@ CHUNK = 1000
 class Ledger:
     """One rollout in a ledger, and the directory of its artifacts on the controller."""
 
-    def __init__(self, artifact_dir, rollout_id, url="", patience_s=store.PATIENCE_S):
+    def __init__(self, artifact_dir, rollout_id, url="", patience_s=store.PATIENCE_S) -> None:
         self.rollout_id = check_id(rollout_id)
         self.artifact_dir = artifact_dir
         self.base = files.rollouts_dir(artifact_dir)
@@ -251,7 +251,7 @@ class Ledger:
         self.store = store.Store(url or store.default_url(artifact_dir), patience_s)
 
     @property
-    def shown(self):
+    def shown(self) -> str:
         return self.store.shown
 
     def transact(self, work):
@@ -268,7 +268,7 @@ class Ledger:
                 return answers[-1]  # the earlier attempt was committed, and only the reply was lost
             transaction = Transaction(connection, self.store, self.rollout_id)
             answers.append(work(transaction))
-            if transaction.changed:
+            if transaction.has_changes:
                 transaction.flush(token)
             return answers[-1]
 
@@ -284,39 +284,39 @@ class Ledger:
 
         None if nothing was ever written to the ledger. WORK may be called more than once, as in transact.
         """
-        return self.store.read(lambda connection: work(Transaction(connection, self.store, self.rollout_id)))
+        return self.store.query(lambda connection: work(Transaction(connection, self.store, self.rollout_id)))
 
-    def view(self):
+    def view(self) -> state.Rollout:
         """Return the whole rollout, in memory."""
 
-        def whole(view):
-            return dataclasses.replace(view, nodes=state.Nodes(view.nodes.everything()))
+        def whole(view) -> state.Rollout:
+            return dataclasses.replace(view, nodes=state.Nodes(view.nodes.list_all()))
 
         return self.look(whole)
 
-    def owner(self):
+    def owner(self) -> dict | None:
         """Return the record of the controller that owns this rollout; None if it was never planned."""
         return self.rehearse(lambda transaction: transaction.owner)
 
-    def controllers(self):
+    def controllers(self) -> tuple[dict | None, list, list]:
         """Return (record of the owner, records of the controllers that have the rollout, lines about its members)."""
 
-        def read(transaction):
+        def read_from(transaction) -> tuple[dict | None, list, list]:
             now = transaction.clock()
-            return transaction.owner, transaction.holders(now), members.described(transaction.members(), now)
+            return transaction.owner, transaction.holders(now), members.describe_members(transaction.members(), now)
 
-        return self.rehearse(read) or (None, [], [])
+        return self.rehearse(read_from) or (None, [], [])
 
-    def running(self):
+    def running(self) -> bool:
         """Return True if a controller that has this rollout may still be at work."""
 
-        def read(transaction):
+        def read_from(transaction) -> bool:
             now = transaction.clock()
-            return any(owner.running(record, now) for record in transaction.holders(now))
+            return any(owner.is_running(record, now) for record in transaction.holders(now))
 
-        return bool(self.rehearse(read))
+        return bool(self.rehearse(read_from))
 
-    def planned(self, run):
+    def load_plan_event(self, run) -> dict | None:
         """Return the event of the plan of a run; None if there is none."""
         table = self.store.table["event"]
         query = (
@@ -325,10 +325,10 @@ class Ledger:
             .order_by(table.c.id.desc())
             .limit(1)
         )
-        event = json.loads(_scalar(self.store, query) or "{}")
+        event = json.loads(_read_value(self.store, query) or "{}")
         return event if event.get("run") == run else None
 
-    def events(self):
+    def events(self) -> list[dict]:
         """Return all events, first to last. They are read in parts, so that no process that writes waits for them."""
         found, last = [], 0
         table = self.store.table["event"]
@@ -339,21 +339,21 @@ class Ledger:
                 .order_by(table.c.id)
                 .limit(CHUNK)
             )
-            rows = self.store.peek(_all(query), [])
+            rows = self.store.peek(_rows_reader(query), [])
             found.extend(json.loads(body) for number, body in rows)
             if len(rows) < CHUNK:
                 return found
             last = rows[-1][0]
 
-    def last_event(self):
+    def last_event(self) -> int | None:
         """Return the number of the last event; None if there is none."""
         table = self.store.table["event"]
-        return _scalar(self.store, sa.select(sa.func.max(table.c.id)).where(table.c.rollout_id == self.rollout_id))
+        return _read_value(self.store, sa.select(sa.func.max(table.c.id)).where(table.c.rollout_id == self.rollout_id))
 
-    def load(self, node, name):
+    def load(self, node, name) -> dict | None:
         """Return a stored document of a node, or None."""
         table = self.store.table["document"]
-        body = _scalar(
+        body = _read_value(
             self.store,
             sa.select(table.c.body).where(
                 table.c.rollout_id == self.rollout_id, table.c.node == node, table.c.name == name
@@ -361,25 +361,25 @@ class Ledger:
         )
         return json.loads(body) if body is not None else None
 
-    def last_id(self):
+    def last_id(self) -> str | None:
         """Return the id of the rollout that was planned last in this ledger, or None."""
         return last_id(self.store)
 
-    def elsewhere(self, names):
+    def elsewhere(self, names) -> list[tuple]:
         """Return (rollout id, node) of other rollouts, for those of NAMES that one of them may have left unproven."""
-        return self.store.read(
-            lambda connection: Others(connection, self.store, self.rollout_id).unproven(names), nothing=[]
+        return self.store.query(
+            lambda connection: Others(connection, self.store, self.rollout_id).find_unproven(names), nothing=[]
         )
 
-    def path(self, *names):
+    def path(self, *names) -> str:
         """Return the path of an artifact of this rollout."""
         return files.join(self.directory, *names)
 
 
-def last_id(database):
+def last_id(database) -> str | None:
     """Return the id of the rollout that was planned last, or None."""
     table = database.table["event"]
-    return _scalar(
+    return _read_value(
         database, sa.select(table.c.rollout_id).where(table.c.kind == "plan").order_by(table.c.id.desc()).limit(1)
     )
 
@@ -393,7 +393,7 @@ def find_last_changes(database, names: t.Iterable[str]) -> t.Dict[str, t.List[st
     newest = sa.func.max(event.c.id)
     query = sa.select(event.c.rollout_id).where(event.c.kind == "plan")
 
-    def read(connection):
+    def read_rows(connection) -> dict[str, list]:
         missing, found = set(names), {}
         for rollout_id in (
             connection.execute(query.group_by(event.c.rollout_id).order_by(newest.desc())).scalars().all()
@@ -404,37 +404,37 @@ def find_last_changes(database, names: t.Iterable[str]) -> t.Dict[str, t.List[st
             changed = [
                 name
                 for name, body in connection.execute(rows)
-                if name in missing and steps.reached([step["name"] for step in json.loads(body)["steps"]])
+                if name in missing and steps.find_resume_step([step["name"] for step in json.loads(body)["steps"]])
             ]
             if changed:
                 found[rollout_id] = sorted(changed)
                 missing -= set(changed)
         return found
 
-    return database.read(read, nothing={})
+    return database.query(read_rows, nothing={})
 
 
-def standing(database, name):
+def find_states_of_node(database, name) -> tuple[str | None, dict]:
     """Return (identity of the ledger, {rollout id: state of the node NAME in it}); (None, {}) for an empty ledger."""
     table = database.table["node"]
     query = sa.select(table.c.rollout_id, table.c.state).where(table.c.name == name).order_by(table.c.rollout_id)
 
-    def read(connection):
+    def read_rows(connection) -> tuple[str | None, dict]:
         rows = connection.execute(query).all()
         return database.identity(connection), {row.rollout_id: row.state for row in rows}
 
-    return database.read(read, nothing=(None, {}))
+    return database.query(read_rows, nothing=(None, {}))
 
 
-def in_flight(database, names):
+def in_flight(database, names) -> list[str]:
     """Return those of NAMES that any rollout of the ledger has in flight."""
     table, wanted = database.table["node"], set(names)
     query = sa.select(table.c.name).where(table.c.state.in_(state.IN_FLIGHT))
-    found = database.read(lambda connection: connection.execute(query).scalars().all(), nothing=[])
+    found = database.query(lambda connection: connection.execute(query).scalars().all(), nothing=[])
     return sorted(wanted.intersection(found))
 
 
-def last_document(database, node, name):
+def last_document(database, node, name) -> dict[str, str] | None:
     """Return the newest document of a node with this name, from any rollout and by no clock, or None."""
     table = database.table["document"]
     query = (
@@ -443,15 +443,15 @@ def last_document(database, node, name):
         .order_by(table.c.sequence.desc())
         .limit(1)
     )
-    body = _scalar(database, query)
+    body = _read_value(database, query)
     return json.loads(body) if body is not None else None
 
 
-def _all(query):
+def _rows_reader(query):
     """Return what reads all rows of a query."""
     return lambda connection: connection.execute(query).all()
 
 
-def _scalar(database, query):
+def _read_value(database, query) -> int | str | None:
     """Return the one value of a query; None if there is none, or nothing was written."""
-    return database.read(lambda connection: connection.execute(query).scalar())
+    return database.query(lambda connection: connection.execute(query).scalar())

@@ -20,7 +20,7 @@ import typing as t
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner as owners
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 
 # Longer than most steps, since nothing extends the lease while the only node in flight is in one.
 LEASE_S = 900
@@ -40,119 +40,119 @@ class Member:
     gone: t.List[str] = dataclasses.field(default_factory=list)  # hosts that have left its play
 
 
-def shared(record):
+def is_shared(record) -> bool:
     """Return True if the plan was made for several controllers. RECORD: the owner's record of a rollout."""
     return bool(record) and bool(record.get("shared"))
 
 
-def stored(connection, database, rollout_id, run):
+def load_members(connection, database, rollout_id, run) -> list[Member]:
     """Return the members of a run of a rollout, as the database has them."""
     table = database.table["member"]
     query = sa.select(table.c.body).where(table.c.rollout_id == rollout_id, table.c.run == run)
     return [Member(**json.loads(body)) for (body,) in connection.execute(query)]
 
 
-def unowned(run, now):
+def make_shared_record(run, now) -> dict:
     """Return the owner's record of a plan for several controllers."""
-    text = timestamp(now)
+    text = format_time(now)
     return {"owner": {}, "run": run, "time": text, "heartbeat": text, "shared": True}
 
 
-def lives(member, now, proc="/proc"):
+def is_alive(member, now, proc="/proc") -> bool:
     """Return True if the member still works on the rollout. A process that is visible counts more than its lease."""
     if member.ended:
         return False
-    seen = owners.liveness(member.owner, proc, member.heartbeat, now)
-    return seen == "alive" or seen != "dead" and timestamp(now) < member.until
+    seen = owners.judge_liveness(member.owner, proc, member.heartbeat, now)
+    return seen == "alive" or seen != "dead" and format_time(now) < member.until
 
 
-def record_of(member):
+def record_of(member) -> dict:
     """Return the member in the form of an owner's record."""
     return {"owner": member.owner, "run": member.run, "time": member.joined, "heartbeat": member.heartbeat}
 
 
-def living(transaction, now=None):
+def find_living(transaction, now=None) -> list[Member]:
     """Return the living members of the transaction's rollout."""
     now = now or transaction.clock()
-    return [member for member in transaction.members() if lives(member, now)]
+    return [member for member in transaction.members() if is_alive(member, now)]
 
 
-def find_at_work(transaction, now):
+def find_at_work(transaction, now) -> list[Member]:
     """Return the members that may be at work: the living, and those with an unexpired ticket for a node in flight.
 
     Nothing extends the lease of a member while its only node is in one long step. One whose process is gone is not
     among them.
     """
-    in_flight = transaction.view.nodes.having(*state.IN_FLIGHT)
-    tickets = {node.name for node in in_flight if node.ticket and timestamp(now) < node.ticket.expires}
+    in_flight = transaction.view.nodes.with_state(*state.IN_FLIGHT)
+    tickets = {node.name for node in in_flight if node.ticket and format_time(now) < node.ticket.expires}
     return [
         member
         for member in transaction.members()
-        if lives(member, now)
+        if is_alive(member, now)
         or not member.ended
         and tickets.intersection(member.hosts)
-        and owners.liveness(member.owner, heard=member.heartbeat, now=now) != "dead"
+        and owners.judge_liveness(member.owner, heard=member.heartbeat, now=now) != "dead"
     ]
 
 
-def find_reporter(transaction, now=None):
+def find_reporter(transaction, now=None) -> dict | None:
     """Return the identity of the controller that reports on a running rollout: its owner, or the first living member.
 
     None if no controller is left.
     """
     record = transaction.owner
-    if not shared(record):
+    if not is_shared(record):
         return record["owner"] if record and not record.get("ended") else None
-    candidates = living(transaction, now)
+    candidates = find_living(transaction, now)
     return min(candidates, key=lambda member: (member.joined, member.member)).owner if candidates else None
 
 
-def found(transaction, identity):
+def find_own(transaction, identity) -> Member | None:
     """Return this controller's member, the one that joined last; None if it never joined this plan."""
-    mine = [member for member in transaction.members() if owners.same(member.owner, identity)]
+    mine = [member for member in transaction.members() if owners.is_same(member.owner, identity)]
     return max(mine, key=lambda member: (member.ended is None, member.joined)) if mine else None
 
 
-def hosts(transaction, identity):
+def find_hosts(transaction, identity) -> frozenset[str] | None:
     """Return the hosts of this controller's part, a frozenset; None if the rollout has one controller, for all."""
-    if not shared(transaction.owner):
+    if not is_shared(transaction.owner):
         return None
-    member = found(transaction, identity)
+    member = find_own(transaction, identity)
     return frozenset(member.hosts if member else ())
 
 
-def present(transaction, identity, hosts_of_play):
+def find_present_hosts(transaction, identity, hosts_of_play) -> list[str] | set[str] | None:
     """Return the hosts that a controller still has in its play: HOSTS_OF_PLAY of this one, those of other members.
 
     None if HOSTS_OF_PLAY is None.
     """
-    if hosts_of_play is None or not shared(transaction.owner):
+    if hosts_of_play is None or not is_shared(transaction.owner):
         return hosts_of_play
-    mine = found(transaction, identity)
-    others = [member for member in living(transaction) if mine is None or member.member != mine.member]
+    mine = find_own(transaction, identity)
+    others = [member for member in find_living(transaction) if mine is None or member.member != mine.member]
     return set(hosts_of_play).union(*[set(member.hosts) - set(member.gone) for member in others])
 
 
-def record_gone(transaction, identity, hosts_of_play):
+def record_gone(transaction, identity, hosts_of_play) -> None:
     """Record which hosts have left the play of this controller, so that no node of another one waits for them."""
-    member = found(transaction, identity) if shared(transaction.owner) and hosts_of_play is not None else None
+    member = find_own(transaction, identity) if is_shared(transaction.owner) and hosts_of_play is not None else None
     gone = sorted(set(member.hosts) - set(hosts_of_play)) if member else None
     if member and gone != member.gone:
         transaction.put_member(dataclasses.replace(member, gone=gone))
 
 
-def _extended(member, now):
+def _extend_lease(member, now) -> Member:
     return dataclasses.replace(
-        member, heartbeat=timestamp(now), until=timestamp(now + datetime.timedelta(seconds=LEASE_S))
+        member, heartbeat=format_time(now), until=format_time(now + datetime.timedelta(seconds=LEASE_S))
     )
 
 
-def require(transaction, rollout_id, identity, now=None):
+def require_membership(transaction, rollout_id, identity, now=None) -> str:
     """Return the run that this controller owns or is a member of, and record its heartbeat; refuse any other one."""
-    if not shared(transaction.owner):
-        return owners.require(transaction, rollout_id, identity, now)
+    if not is_shared(transaction.owner):
+        return owners.require_owner(transaction, rollout_id, identity, now)
     now = now or transaction.clock()
-    member = found(transaction, identity)
+    member = find_own(transaction, identity)
     if member is None:
         raise owners.OwnerError(
             "This run is no member of rollout %s: the plan was made again, or it never joined. Run the playbook again, "
@@ -164,79 +164,79 @@ def require(transaction, rollout_id, identity, now=None):
             "again." % (rollout_id, member.why)
         )
     if owners.is_due(member.heartbeat, now):
-        transaction.put_member(_extended(member, now))
+        transaction.put_member(_extend_lease(member, now))
     return member.run
 
 
-def end(transaction, member, why, now=None):
+def end_membership(transaction, member, why, now=None) -> None:
     """Record that the part of a member has ended."""
-    ended = timestamp(now or transaction.clock())
+    ended = format_time(now or transaction.clock())
     transaction.put_member(dataclasses.replace(member, ended=ended, why=why))
 
 
-def release(transaction, identity, now=None):
+def release_part(transaction, identity, now=None) -> None:
     """Record that the run of this controller, or its part of it, has ended."""
-    if not shared(transaction.owner):
-        owners.release(transaction, identity, now)
+    if not is_shared(transaction.owner):
+        owners.release_rollout(transaction, identity, now)
         return
-    member = found(transaction, identity)
+    member = find_own(transaction, identity)
     if member is not None and not member.ended:
-        end(transaction, member, "its playbook had ended", now)
+        end_membership(transaction, member, "its playbook had ended", now)
 
 
-def join(transaction, member_id, names, identity, now, break_lock=False):
+def add_member(transaction, member_id, names, identity, now, break_lock=False) -> Member:
     """Make this controller a member with the hosts NAMES. Refuse hosts of a living member; end the parts of dead ones.
 
     BREAK_LOCK: end also the part of a member whose process cannot be seen, and that was silent for FRESH_S, or whose
     lease is from the future, as the clock of the ledger was set back. Returns the member.
     """
-    text = timestamp(now)
+    text = format_time(now)
     for other in transaction.members():
         common = sorted(set(other.hosts) & set(names))
         if other.ended or not common:
             continue
         is_broken = (
             break_lock
-            and (owners.is_ahead(other.heartbeat, now) or owners.age(other.heartbeat, now) >= owners.FRESH_S)
-            and owners.liveness(other.owner, heard=other.heartbeat, now=now) != "alive"
+            and (owners.is_ahead(other.heartbeat, now) or owners.age_s(other.heartbeat, now) >= owners.FRESH_S)
+            and owners.judge_liveness(other.owner, heard=other.heartbeat, now=now) != "alive"
         )
-        if lives(other, now) and not is_broken:
+        if is_alive(other, now) and not is_broken:
             raise owners.OwnerError(
                 "%s in rollout %s already, as %s of a job that is running: %s, since %s, with its last heartbeat %s "
                 "ago. Nothing was started. Wait for it, or end it first. A job that is gone keeps its hosts for %d s "
                 "after its last heartbeat, or until you run with rollout_break_lock=true after %d s."
                 % (
-                    "%s is" % common[0] if len(common) == 1 else "%s are" % owners.listed(common),
+                    "%s is" % common[0] if len(common) == 1 else "%s are" % owners.list_names(common),
                     transaction.view.rollout_id,
                     "a host" if len(common) == 1 else "hosts",
-                    owners.describe(other.owner),
+                    owners.describe_owner(other.owner),
                     other.joined,
-                    owners.since(owners.age(other.heartbeat, now)),
+                    owners.format_seconds(owners.age_s(other.heartbeat, now)),
                     LEASE_S,
                     owners.FRESH_S,
                 )
             )
-        end(
+        end_membership(
             transaction,
             other,
             "its lease had run out, or its process was gone, and %s joined with %s at %s"
-            % (owners.describe(identity), common[0], text),
+            % (owners.describe_owner(identity), common[0], text),
             now,
         )
-    until = timestamp(now + datetime.timedelta(seconds=LEASE_S))
+    until = format_time(now + datetime.timedelta(seconds=LEASE_S))
     member = Member(member_id, transaction.owner["run"], identity, sorted(names), text, text, until)
     transaction.put_member(member)
     return member
 
 
-def described(members, now):
+def describe_members(members, now) -> list[str]:
     """Return a line for each member: who it is, its hosts, and how it stands."""
     lines = []
     for member in sorted(members, key=lambda one: one.joined):
         if member.ended:
             stands = "ended at %s: %s" % (member.ended, member.why)
-        elif lives(member, now):
-            stands = "last heartbeat %s ago" % owners.since(owners.age(member.heartbeat, now))
+        elif is_alive(member, now):
+            stands = "last heartbeat %s ago" % owners.format_seconds(owners.age_s(member.heartbeat, now))
         else:
             stands = "dead: its last heartbeat was at %s, and its process is gone or its lease has run out" % (
                 member.heartbeat
@@ -244,7 +244,7 @@ def described(members, now):
         lines.append(
             "member %s since %s, with %d host%s: %s"
             % (
-                owners.describe(member.owner),
+                owners.describe_owner(member.owner),
                 member.joined,
                 len(member.hosts),
                 "" if len(member.hosts) == 1 else "s",

@@ -15,7 +15,7 @@ class LedgerError(Exception):
     """The ledger cannot be used in this way; the message says what to do."""
 
 
-def check_id(rollout_id):
+def check_id(rollout_id) -> str:
     """Refuse a rollout id that cannot be the name of a directory."""
     if not ROLLOUT_ID.fullmatch(rollout_id or ""):
         raise LedgerError(
@@ -25,7 +25,7 @@ def check_id(rollout_id):
     return rollout_id
 
 
-def check_node(name):
+def check_node(name) -> str:
     """Refuse the name of a node that cannot be the name of a directory."""
     if not NODE_NAME.fullmatch(name or ""):
         raise LedgerError(

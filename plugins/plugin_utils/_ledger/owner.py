@@ -16,7 +16,7 @@ import os
 import socket
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import proc_tasks
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 
 # The interval in which the gate and the steps of a controller record that it is alive, and the age of that record from
 # which on an operator may break its lock, where its process cannot be seen.
@@ -30,7 +30,7 @@ class OwnerError(Exception):
     """The rollout belongs to another controller; the message says to which one and what to do."""
 
 
-def _read(path):
+def _read_line(path) -> str | None:
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()
@@ -38,7 +38,7 @@ def _read(path):
         return None
 
 
-def place(proc: str = "/proc") -> dict:
+def identify_process_table(proc: str = "/proc") -> dict:
     """Return the identity of this process table: host, boot and PID namespace."""
     try:
         pid_namespace = os.readlink(os.path.join(proc, "self", "ns", "pid"))
@@ -46,22 +46,22 @@ def place(proc: str = "/proc") -> dict:
         pid_namespace = None
     return {
         "host": socket.gethostname(),
-        "boot_id": (_read(os.path.join(proc, "sys", "kernel", "random", "boot_id")) or "").strip() or None,
+        "boot_id": (_read_line(os.path.join(proc, "sys", "kernel", "random", "boot_id")) or "").strip() or None,
         "pid_namespace": pid_namespace,
     }
 
 
-def identify(pid: int, proc: str = "/proc") -> dict:
+def identify_process(pid: int, proc: str = "/proc") -> dict:
     """Return the identity of a process of this process table."""
-    return dict(place(proc), pid=pid, started=proc_tasks.read_start(pid, proc))
+    return dict(identify_process_table(proc), pid=pid, started=proc_tasks.read_start(pid, proc))
 
 
-def booted(now: datetime.datetime, proc: str = "/proc") -> datetime.datetime | None:
+def find_boot_time(now: datetime.datetime, proc: str = "/proc") -> datetime.datetime | None:
     """Return when this machine was booted, by the clock that says NOW; None if that is unknown.
 
     The kernel's own time of the boot is by the clock of this machine, which may be wrong.
     """
-    words = (_read(os.path.join(proc, "uptime")) or "").split()
+    words = (_read_line(os.path.join(proc, "uptime")) or "").split()
     try:
         return now - datetime.timedelta(seconds=float(words[0]))
     except (IndexError, ValueError, OverflowError):
@@ -81,7 +81,7 @@ def find_start(pid: int, proc: str = "/proc") -> int | str | None:
         pass
     except (OverflowError, TypeError):
         return None
-    found = proc_tasks.parse(_read(os.path.join(proc, str(pid), "stat")))
+    found = proc_tasks.parse(_read_line(os.path.join(proc, str(pid), "stat")))
     if found is None:
         return None
     return GONE if found["state"] in ("Z", "X") else found["started"]
@@ -102,13 +102,15 @@ def judge_process(owner: dict, here: dict, start: int | str | None) -> str:
     return "alive" if start == owner["started"] else "dead"
 
 
-def liveness(owner: dict, proc: str = "/proc", heard: str | None = None, now: datetime.datetime | None = None) -> str:
+def judge_liveness(
+    owner: dict, proc: str = "/proc", heard: str | None = None, now: datetime.datetime | None = None
+) -> str:
     """Return C(alive), C(dead), or C(unknown) if this controller cannot see the processes of the other one.
 
     C(heard) is the time of the last heartbeat. An owner with this machine's name and another boot is dead only if its
     heartbeats stopped before this boot. Otherwise it may be another machine with the same name.
     """
-    here = place(proc)
+    here = identify_process_table(proc)
     if owner.get("boot_id") and here["boot_id"] and owner["boot_id"] != here["boot_id"]:
         if (
             owner.get("host") != here["host"]
@@ -117,17 +119,17 @@ def liveness(owner: dict, proc: str = "/proc", heard: str | None = None, now: da
             or now is None
         ):
             return "unknown"
-        boot = booted(now, proc)
-        return "dead" if boot is not None and _parsed(heard) < boot and age(heard, now) >= FRESH_S else "unknown"
+        boot = find_boot_time(now, proc)
+        return "dead" if boot is not None and _parse_time(heard) < boot and age_s(heard, now) >= FRESH_S else "unknown"
     return judge_process(owner, here, find_start(owner.get("pid"), proc))
 
 
-def running(record: dict, now: datetime.datetime) -> bool:
+def is_running(record: dict, now: datetime.datetime) -> bool:
     """Return True if the run in the record of an owner may still go on."""
     return (
         bool(record)
         and not record.get("ended")
-        and liveness(record["owner"], heard=record["heartbeat"], now=now) != "dead"
+        and judge_liveness(record["owner"], heard=record["heartbeat"], now=now) != "dead"
     )
 
 
@@ -136,12 +138,12 @@ def is_complete(owner: dict) -> bool:
     return all(owner.get(key) for key in IDENTITY)
 
 
-def same(one: dict, other: dict) -> bool:
+def is_same(one: dict, other: dict) -> bool:
     """Return True if two identities are equal. Where parts are unknown, the host has to be equal too."""
     return all(one.get(key) == other.get(key) for key in IDENTITY + (() if is_complete(one) else ("host",)))
 
 
-def describe(owner: dict) -> str:
+def describe_owner(owner: dict) -> str:
     """Return the owner in words: its process, host and AWX job."""
     job = owner.get("job") or {}
     return "process %s on %s%s" % (
@@ -151,32 +153,32 @@ def describe(owner: dict) -> str:
     )
 
 
-def _parsed(text):
+def _parse_time(text):
     return datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)
 
 
-def age(text: str, now: datetime.datetime) -> int:
+def age_s(text: str, now: datetime.datetime) -> int:
     """Return the seconds since a time of the ledger."""
-    return max(0, int((now - _parsed(text)).total_seconds()))
+    return max(0, int((now - _parse_time(text)).total_seconds()))
 
 
 def is_ahead(text: str, now: datetime.datetime) -> bool:
     """Return True if a heartbeat is from the future: the ledger's clock was set back since, so its age is not known."""
-    return _parsed(text) > now + datetime.timedelta(seconds=HEARTBEAT_S)
+    return _parse_time(text) > now + datetime.timedelta(seconds=HEARTBEAT_S)
 
 
 def is_due(text: str, now: datetime.datetime) -> bool:
     """Return True if a controller has to write its heartbeat again."""
-    return age(text, now) >= HEARTBEAT_S or is_ahead(text, now)
+    return age_s(text, now) >= HEARTBEAT_S or is_ahead(text, now)
 
 
-def listed(names):
+def list_names(names) -> str:
     """Return the first names of a list in a sentence, and the number of the others."""
     names = list(names)
     return ", ".join(names[:5]) + (" and %d more" % (len(names) - 5) if len(names) > 5 else "")
 
 
-def since(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Return seconds in the unit that suits their number."""
     return (
         "%d s" % seconds
@@ -187,7 +189,7 @@ def since(seconds: float) -> str:
     )
 
 
-def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
+def explain_refusal(name, found, shared, own, now, break_lock=False, proc="/proc") -> str:
     """Return why the owner of a rollout keeps this controller from starting; empty if it does not.
 
     C(own): it is the rollout that this controller starts. C(shared): nodes that both rollouts have. The lock of a
@@ -195,18 +197,18 @@ def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
     """
     if found is None or found.get("ended") or (not own and not shared):
         return ""
-    alive = liveness(found["owner"], proc, found["heartbeat"], now)
-    silent, ahead = age(found["heartbeat"], now), is_ahead(found["heartbeat"], now)
+    alive = judge_liveness(found["owner"], proc, found["heartbeat"], now)
+    silent, ahead = age_s(found["heartbeat"], now), is_ahead(found["heartbeat"], now)
     if alive == "dead":
         return ""
-    beside = "" if own else " and shares %s with this one" % listed(shared)
+    beside = "" if own else " and shares %s with this one" % list_names(shared)
     who = "by %s since %s%s; its last heartbeat %s. Nothing was started." % (
-        describe(found["owner"]),
+        describe_owner(found["owner"]),
         found["time"],
         beside,
         "is from the future, %s, since the ledger's clock was set back" % found["heartbeat"]
         if ahead
-        else "was %s ago" % since(silent),
+        else "was %s ago" % format_seconds(silent),
     )
     if alive == "alive":
         return "Rollout %s is being run %s Wait for it, or end it first." % (name, who)
@@ -223,7 +225,9 @@ def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
     )
 
 
-def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/proc", now=None, abandon=()):
+def claim_rollout(
+    transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/proc", now=None, abandon=()
+) -> None:
     """Make C(owner) the owner of the transaction's rollout, or refuse.
 
     Refused is a rollout that another controller runs, and one that shares a node with a rollout that another controller
@@ -233,21 +237,21 @@ def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/p
     now = now or transaction.clock()
     transaction.block_new_rollouts()  # before anything is read of other rollouts
     for mine in transaction.holders(now):
-        if not (same(mine["owner"], owner) and is_complete(owner)):
-            why = refusal(rollout_id, mine, [], True, now, break_lock, proc)
+        if not (is_same(mine["owner"], owner) and is_complete(owner)):
+            why = explain_refusal(rollout_id, mine, [], True, now, break_lock, proc)
             if why:
                 raise OwnerError(why)
     require_free(transaction, nodes, owner, now, break_lock, proc, abandon)
-    text = timestamp(now)
+    text = format_time(now)
     transaction.hold({"owner": owner, "run": run, "time": text, "heartbeat": text})
 
 
-def require_free(transaction, nodes, owner, now, break_lock=False, proc="/proc", abandon=()):
+def require_free(transaction, nodes, owner, now, break_lock=False, proc="/proc", abandon=()) -> None:
     """Refuse C(nodes) that another rollout has: of a controller that is running, or in flight."""
-    for name, other in transaction.others.owners(now):
-        if other.get("ended") or (same(other["owner"], owner) and is_complete(owner)):
+    for name, other in transaction.others.find_owners(now):
+        if other.get("ended") or (is_same(other["owner"], owner) and is_complete(owner)):
             continue
-        why = refusal(name, other, transaction.others.shared(name, nodes), False, now, break_lock, proc)
+        why = explain_refusal(name, other, transaction.others.find_shared(name, nodes), False, now, break_lock, proc)
         if why:
             raise OwnerError(why)
     left = [entry for entry in transaction.others.in_flight_among(nodes) if entry[1] not in abandon]
@@ -262,22 +266,22 @@ def require_free(transaction, nodes, owner, now, break_lock=False, proc="/proc",
                 name,
                 value,
                 other,
-                ", as are %s" % listed(one for one in names if one != name) if len(names) > 1 else "",
+                ", as are %s" % list_names(one for one in names if one != name) if len(names) > 1 else "",
                 other,
                 ",".join(names[:5]),
             )
         )
 
 
-def require(transaction, rollout_id, owner, now=None):
+def require_owner(transaction, rollout_id, owner, now=None) -> str:
     """Return the run that this controller owns, and record its heartbeat; refuse any other controller."""
     record = transaction.owner
     if record is None:
         raise OwnerError("Rollout %s was never planned in this ledger. Run rollout_plan first." % rollout_id)
-    if not same(record["owner"], owner):
+    if not is_same(record["owner"], owner):
         raise OwnerError(
             "Rollout %s was taken over by %s at %s, so this controller may not continue it."
-            % (rollout_id, describe(record["owner"]), record["time"])
+            % (rollout_id, describe_owner(record["owner"]), record["time"])
         )
     if record.get("broken"):
         raise OwnerError(
@@ -286,12 +290,12 @@ def require(transaction, rollout_id, owner, now=None):
         )
     now = now or transaction.clock()
     if is_due(record["heartbeat"], now):
-        transaction.hold(dict(record, heartbeat=timestamp(now)))
+        transaction.hold(dict(record, heartbeat=format_time(now)))
     return record["run"]
 
 
-def release(transaction, owner, now=None):
+def release_rollout(transaction, owner, now=None) -> None:
     """Record that the run has ended, for controllers that cannot see the processes of this one."""
     record = transaction.owner
-    if record is not None and same(record["owner"], owner):
-        transaction.hold(dict(record, ended=timestamp(now or transaction.clock())))
+    if record is not None and is_same(record["owner"], owner):
+        transaction.hold(dict(record, ended=format_time(now or transaction.clock())))

@@ -9,7 +9,12 @@ import dataclasses
 import itertools
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import ALWAYS, SERVING, STEPS, reached
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import (
+    ALWAYS,
+    SERVING,
+    STEPS,
+    find_resume_step,
+)
 
 IN_FLIGHT = ("draining", "down", "validating", "soaking")
 # States in which a node serves no work because of this rollout. A draining node still runs its jobs, and a soaking one
@@ -30,19 +35,19 @@ SICK, SOFT, HARD, LOST = "sick", "soft", "hard", "lost"
 CLASSES = (SICK, SOFT, HARD, LOST)
 
 
-def unproven(node):
+def is_unproven(node) -> bool:
     """Return True if this rollout changed the node, or may have, and no verdict has proven it since."""
-    return bool(reached([step.name for step in node.steps])) and not node.proven and node.state not in PROVEN
+    return bool(find_resume_step([step.name for step in node.steps])) and not node.proven and node.state not in PROVEN
 
 
-def held_by_schedulers(node):
+def held_by_schedulers(node) -> bool:
     """Return True if only its schedulers keep a node out of service: it has no quarantine marker, or its step."""
     return node.state == "quarantined" and bool(node.steps) and node.steps[-1].name != "quarantine"
 
 
-def awaits_resume(node):
+def awaits_resume(node) -> bool:
     """Return True if the node has its new driver, which passed, and only the resume in its schedulers failed."""
-    return held_by_schedulers(node) and reached([step.name for step in node.steps]) == SERVING
+    return held_by_schedulers(node) and find_resume_step([step.name for step in node.steps]) == SERVING
 
 
 @dataclasses.dataclass
@@ -92,16 +97,16 @@ class Node:
     install: bool = True  # whether the driver is installed
     to_kernel: str = ""  # the kernel that boots next; empty if none is chosen
     peers: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # option expect.peers of gpu_health
-    # What tells its machine from others, as entries.machine() has it; a proof is of this machine.
+    # What tells its machine from others, as entries.identify_machine() has it; a proof is of this machine.
     machine: t.Dict[str, str] = dataclasses.field(default_factory=dict)
     ended: t.Optional[str] = None
     steps: t.List[Step] = dataclasses.field(default_factory=list)
 
     @property
-    def open_step(self):
+    def open_step(self) -> Step | None:
         return self.steps[-1] if self.steps and self.steps[-1].finished is None else None
 
-    def close(self, time, status):
+    def close(self, time, status) -> None:
         step = self.open_step
         if step:
             step.finished, step.status = time, status
@@ -110,42 +115,42 @@ class Node:
 class Nodes:
     """The nodes of a rollout in memory, by name. StoredNodes has the same methods for those of a database."""
 
-    def __init__(self, nodes=()):
+    def __init__(self, nodes=()) -> None:
         self._nodes = {node.name: node for node in nodes}
 
-    def get(self, name):
+    def get(self, name) -> Node | None:
         return self._nodes.get(name)
 
-    def put(self, node):
+    def store(self, node) -> None:
         self._nodes[node.name] = node
 
-    def everything(self):
+    def list_all(self) -> list[Node]:
         """Return all nodes: those of the plan's order in this order, then the others by name."""
         return sorted(self._nodes.values(), key=lambda node: (node.position is None, node.position or 0, node.name))
 
-    def replace(self, nodes):
+    def replace(self, nodes) -> None:
         self._nodes = {node.name: node for node in nodes}
 
-    def having(self, *states):
-        return [node for node in self.everything() if node.state in states]
+    def with_state(self, *states) -> list[Node]:
+        return [node for node in self.list_all() if node.state in states]
 
-    def orphaned(self):
-        return [node for node in self.everything() if node.orphaned]
+    def find_orphaned(self) -> list[Node]:
+        return [node for node in self.list_all() if node.orphaned]
 
-    def canaries(self):
-        return [node for node in self.everything() if node.canary]
+    def canaries(self) -> list[Node]:
+        return [node for node in self.list_all() if node.canary]
 
-    def count(self):
+    def count(self) -> dict[str, int]:
         """Return the number of nodes in each state."""
         counts = {}
         for node in self._nodes.values():
             counts[node.state] = counts.get(node.state, 0) + 1
         return counts
 
-    def count_waiting_before(self, position, present, most):
+    def count_waiting_before(self, position, present, most) -> int:
         return len(list(itertools.islice(self.waiting_before(position, present), most)))
 
-    def waiting_before(self, position, present=None, barred=None):
+    def waiting_before(self, position, present=None, barred=None) -> list[str]:
         """Return the names of pending nodes before POSITION.
 
         PRESENT: the set of nodes that count (None: all). BARRED: a function that returns True for the failure domains
@@ -153,7 +158,7 @@ class Nodes:
         """
         return [
             node.name
-            for node in self.everything()
+            for node in self.list_all()
             if node.state == "pending"
             and node.position is not None
             and node.position < position
@@ -189,28 +194,28 @@ class Rollout:
     beside: t.List[t.Tuple[str, Node]] = dataclasses.field(default_factory=list)
 
     @property
-    def attempted(self):
+    def attempt_count(self) -> int:
         """The number of nodes that ever started in this rollout."""
         return self.went + self.earlier
 
-    def names(self, *states):
-        return [node.name for node in self.nodes.having(*states)]
+    def names(self, *states) -> list:
+        return [node.name for node in self.nodes.with_state(*states)]
 
 
-def failure_class(node):
+def failure_class(node) -> str:
     """Return the failure class of a node in flight, by how far it came."""
     if node.state in NOT_SERVING or node.state == "soaking":
         return HARD
     return SICK if not node.steps or node.steps[-1].name == "evidence" else SOFT
 
 
-def nothing_left(view):
+def nothing_left(view) -> bool:
     """Return True if no node is pending, in flight or orphaned."""
     counts = view.nodes.count()
-    return not any(counts.get(state) for state in ("pending",) + IN_FLIGHT) and not view.nodes.orphaned()
+    return not any(counts.get(state) for state in ("pending",) + IN_FLIGHT) and not view.nodes.find_orphaned()
 
 
-def verdict(view, ended):
+def judge_rollout(view, ended) -> str:
     """Return the verdict; C(complete) only if every node is done or had nothing to do."""
     states = {state for state, number in view.nodes.count().items() if number}
     if not ended:
@@ -226,7 +231,7 @@ class StateError(Exception):
     """This is not allowed for the node now; the message says why."""
 
 
-def require_in_flight(view, name):
+def require_in_flight(view, name) -> Node:
     """Return the node if it is in flight in this run and has a ticket; refuse it otherwise."""
     node = view.nodes.get(name)
     if node is None:
@@ -243,7 +248,7 @@ def require_in_flight(view, name):
     return node
 
 
-def require_ticket(view, node, step, now):
+def require_ticket(view, node, step, now) -> None:
     """Refuse a step without a valid ticket of its phase. NOW is a UTC time in the format of the ledger."""
     phase = STEPS[step][0]
     ticket = node.ticket

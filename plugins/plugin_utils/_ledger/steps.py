@@ -52,7 +52,7 @@ CHANGING = tuple(name for name, (phase, dummy) in STEPS.items() if phase == DOWN
 STOPPED, CHANGED, PUT_BACK, SERVING = RESUMES = ("stopped", "changed", "put_back", "serving")
 
 
-def reached(steps):
+def find_resume_step(steps) -> str:
     """Return how far a node came, by the names of its steps: one of RESUMES, or "" if nothing was done to it."""
     if any(name in PUTTING_BACK for name in steps):
         return PUT_BACK

@@ -63,13 +63,13 @@ class StoreError(Exception):
     """The database cannot be used; the message says what to do. It never holds a password."""
 
 
-def is_public(name, value):
+def is_public(name, value) -> bool:
     """Return True if a setting in the query of a URL is one that is no secret, with a value that is none."""
     return name in PUBLIC and isinstance(value, str) and bool(PUBLIC[name].fullmatch(value))
 
 
 @functools.lru_cache(maxsize=None)
-def tables():
+def define_tables():
     """Return the tables, the same for every engine.
 
     A function, so that this module can be imported without SQLAlchemy.
@@ -147,10 +147,10 @@ def tables():
 
 if sa is not None:
     # Tasks run in forks of the process that imports this module, which then inherit the tables.
-    tables()
+    define_tables()
 
 
-def default_url(artifact_dir):
+def default_url(artifact_dir) -> str:
     """Return the URL of the SQLite file in the artifact directory."""
     return "sqlite:///" + os.path.join(os.path.abspath(os.path.expanduser(artifact_dir)), "rollouts", "ledger.sqlite")
 
@@ -158,7 +158,7 @@ def default_url(artifact_dir):
 class Store:
     """One database. The first transaction creates it and its tables, opening it does not."""
 
-    def __init__(self, url, patience_s=PATIENCE_S):
+    def __init__(self, url, patience_s=PATIENCE_S) -> None:
         if sa is None:
             raise StoreError(
                 "The ledger needs the Python module SQLAlchemy (2.0 or newer), which is missing on the controller. "
@@ -199,47 +199,47 @@ class Store:
             )
         try:
             self.engine = sa.create_engine(
-                self.url, connect_args=self._connect_args(), hide_parameters=True, **self._pool()
+                self.url, connect_args=self._connect_args(), hide_parameters=True, **self._pool_options()
             )
         except (sa_exc.ArgumentError, TypeError, ValueError) as exc:
-            raise self._unusable(exc) from None
+            raise self._unusable_error(exc) from None
         except (ImportError, sa_exc.NoSuchModuleError) as exc:
             raise StoreError(
                 "The ledger %s needs a Python module that is missing on the controller: %s. Install it in the "
-                "environment of ansible-core." % (self.shown, redaction.describe(exc, self._secrets()))
+                "environment of ansible-core." % (self.shown, redaction.describe(exc, self._list_secrets()))
             ) from None
         if self.sqlite:
             sa.event.listen(self.engine, "connect", self._configure)
             sa.event.listen(self.engine, "begin", self._begin)
-        self.meta = tables()
+        self.meta = define_tables()
         self.table = {name[len("gpufleet_") :]: table for name, table in self.meta.tables.items()}
         self.there = False  # whether a connection has found the tables
 
     @property
-    def shown(self):
+    def shown(self) -> str:
         """The URL without its password, and without settings of the driver whose values may be secrets."""
         query = {name: value for name, value in self.url.query.items() if is_public(name, value)}
         return self.url.set(query=query).render_as_string(hide_password=True)
 
-    def _secrets(self):
+    def _list_secrets(self) -> list[str]:
         """Return the values of the URL that are not shown."""
         hidden = [value for name, value in self.url.query.items() if not is_public(name, value)]
         flat = [one for value in hidden for one in ([value] if isinstance(value, str) else value)]
         return [self.url.password or "", *flat]
 
-    def _unusable(self, exc):
+    def _unusable_error(self, exc) -> StoreError:
         return StoreError(
             "The ledger %s cannot be used: %s. Correct rollout_ledger."
-            % (self.shown, redaction.describe(exc, self._secrets()))
+            % (self.shown, redaction.describe(exc, self._list_secrets()))
         )
 
     def _connect(self):
         try:
             return self.engine.connect()
         except (sa_exc.ArgumentError, TypeError, ValueError) as exc:  # the driver does not take a setting of the URL
-            raise self._unusable(exc) from None
+            raise self._unusable_error(exc) from None
 
-    def _read_mounts(self):
+    def _read_mounts(self) -> list[tuple]:
         """Return the mounts of the controller; none on one without /proc, such as macOS."""
         if not os.path.isdir(os.path.dirname(claim.MOUNTS)):
             return []
@@ -252,47 +252,49 @@ class Store:
                 % (claim.MOUNTS, exc.strerror, self.shown)
             ) from None
 
-    def _connect_args(self):
+    def _connect_args(self) -> dict:
         if self.sqlite:
             # isolation_level None: the driver begins no transaction, the listener does.
             return {"timeout": 30, "isolation_level": None}
         # Behind PgBouncer in transaction mode the next transaction may be on another connection of the server, where a
         # statement that was prepared is not known.
-        return dict({"connect_timeout": 10}, **({"prepare_threshold": None} if self._psycopg() else {}))
+        return dict({"connect_timeout": 10}, **({"prepare_threshold": None} if self._uses_psycopg() else {}))
 
-    def _psycopg(self):
+    def _uses_psycopg(self) -> bool:
         return self.url.get_driver_name() == "psycopg"
 
-    def _pool(self):
+    def _pool_options(self) -> dict:
         """Return the options of the engine for its connections: one for the whole task, until rest()."""
         if self.sqlite:
             return {"poolclass": sa.pool.NullPool}
         # Each new connection would be asked for a type that the ledger does not use.
-        return dict({"pool_size": 1, "max_overflow": 2}, **({"use_native_hstore": False} if self._psycopg() else {}))
+        return dict(
+            {"pool_size": 1, "max_overflow": 2}, **({"use_native_hstore": False} if self._uses_psycopg() else {})
+        )
 
-    def rest(self):
+    def rest(self) -> None:
         """Close the connection for a while in which it is not used, since a server has a limited number of them."""
         self.engine.dispose()
 
     @staticmethod
-    def _configure(connection, record):
+    def _configure(connection, record) -> None:
         connection.execute("PRAGMA synchronous = FULL")
 
     @staticmethod
-    def _begin(connection):
+    def _begin(connection) -> None:
         # A connection for peeking takes no lock that keeps others from writing.
         connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get(PEEKS) else "BEGIN IMMEDIATE")
 
-    def exists(self):
+    def exists(self) -> bool:
         """Return True if the database has tables to read. Does not create it."""
         if self.sqlite:
             return os.path.exists(self.file)
 
-        def once():
+        def once() -> bool:
             with self._connect() as connection:
                 return sa.inspect(connection).has_table("gpufleet_meta")
 
-        return self._patiently(once)
+        return self._call_patiently(once)
 
     def transact(self, rollout_id, work):
         """Call WORK(connection, repeated) in one transaction that locks ROLLOUT_ID, and return its result.
@@ -304,15 +306,15 @@ class Store:
 
         def once():
             tries.append(None)
-            with self._locked(), self._open() as connection:
+            with self._open_lock(), self._begin_work() as connection:
                 self._hold(connection, rollout_id)
                 answer = work(connection, len(tries) > 1)
                 connection.commit()
                 return answer
 
-        return self._patiently(once)
+        return self._call_patiently(once)
 
-    def read(self, work, nothing=None):
+    def query(self, work, nothing=None):
         """Return WORK(connection), or NOTHING from a ledger without tables.
 
         WORK is called again while the database is not available, also if the connection ends on the way, and must have
@@ -322,30 +324,30 @@ class Store:
             return nothing
 
         def once():
-            with self._locked(), self._open(create=self.sqlite) as connection:
+            with self._open_lock(), self._begin_work(create=self.sqlite) as connection:
                 return work(connection) if self.sqlite or self.there else nothing
 
-        return self._patiently(once)
+        return self._call_patiently(once)
 
-    def peek(self, work, nothing=None):
-        """As read, without a lock: for what never changes once written."""
+    def peek(self, work, nothing=None) -> list:
+        """As query, without a lock: for what never changes once written."""
         if not self.exists():
             return nothing
 
-        def once():
+        def once() -> list:
             with self._connect().execution_options(**{PEEKS: True}) as connection:
                 return work(connection) if sa.inspect(connection).has_table("gpufleet_event") else nothing
 
-        return self._patiently(once)
+        return self._call_patiently(once)
 
-    def _locked(self):
+    def _open_lock(self) -> contextlib._GeneratorContextManager | contextlib.nullcontext:
         """Return the lock that serializes the processes of this controller, which only a file needs."""
         if not self.sqlite:
             return contextlib.nullcontext()
         os.makedirs(os.path.dirname(self.file), mode=DIRECTORY_MODE, exist_ok=True)
         return files.hold_in_turn(self.file + ".turn", self.patience_s)
 
-    def _open(self, create=True):
+    def _begin_work(self, create=True):
         if self.sqlite and not os.path.exists(self.file):
             os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         connection = self._connect()
@@ -357,7 +359,7 @@ class Store:
             raise
         return connection
 
-    def _prepare(self, connection, create):
+    def _prepare(self, connection, create) -> None:
         """Create the tables in an empty database, if CREATE; refuse a schema of a version that is not known."""
         meta = self.table["meta"]
         version = sa.select(meta.c.value).where(meta.c.name == "schema_version")
@@ -379,29 +381,29 @@ class Store:
                 "or another ledger." % (self.shown, found, SCHEMA_VERSION)
             )
 
-    def clock_column(self):
+    def clock_column(self) -> list:
         """Return the column, in a list, by which any query also reads the clock of the database; [] for a file.
 
         clock_timestamp() also moves within a transaction, which may have waited for its lock.
         """
         return [] if self.sqlite else [sa.func.clock_timestamp()]
 
-    def now(self, connection):
+    def now(self, connection) -> datetime.datetime:
         """Return the time, aware, of the clock that all controllers share: the database's, or this machine's."""
         if self.sqlite:
             return datetime.datetime.now(datetime.timezone.utc)
         return connection.execute(sa.select(*self.clock_column())).scalar().astimezone(datetime.timezone.utc)
 
-    def clock(self):
+    def clock(self) -> datetime.datetime:
         """Return the time of the same clock outside of a transaction, also where the database has no tables yet."""
         if self.sqlite:
             return self.now(None)
 
-        def once():
+        def once() -> datetime.datetime:
             with self._connect() as connection:
                 return self.now(connection)
 
-        return self._patiently(once)
+        return self._call_patiently(once)
 
     def one_of(self, column, values, label):
         """Return the condition that COLUMN is one of VALUES. They are sent as one parameter, so there may be many."""
@@ -413,7 +415,7 @@ class Store:
         texts = sa.ARRAY(sa.Text)
         return column == sa.any_(sa.cast(sa.bindparam(label, sorted(values), type_=texts), texts))
 
-    def _hold(self, connection, rollout_id):
+    def _hold(self, connection, rollout_id) -> None:
         if self.sqlite:
             return  # BEGIN IMMEDIATE locks the whole file
         table = self.table["rollout"]
@@ -424,7 +426,7 @@ class Store:
             connection.execute(postgresql.insert(table).values(rollout_id=rollout_id).on_conflict_do_nothing())
             connection.execute(query)
 
-    def identity(self, connection, make=False):
+    def identity(self, connection, make=False) -> str | None:
         """Return the identity of this ledger, unlike that of any other, also of one that replaced it later.
 
         None before a rollout has begun in it, unless MAKE.
@@ -442,7 +444,7 @@ class Store:
                 connection.execute(sa.insert(meta).values(name="ledger_id", value=found))
         return found
 
-    def block_new_rollouts(self, connection):
+    def block_new_rollouts(self, connection) -> None:
         """Keep other rollouts of this database from beginning until the transaction ends. Running rollouts continue.
 
         A transaction that begins a rollout takes this lock after the row of its own rollout. No other transaction that
@@ -451,7 +453,7 @@ class Store:
         if not self.sqlite:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283466)")
 
-    def lock_pool(self, connection, pool):
+    def lock_pool(self, connection, pool) -> None:
         """Let one transaction at a time decide for the rollouts of a pool.
 
         It is taken after the row of the rollout, and no transaction that has it waits for the row of another rollout,
@@ -460,7 +462,7 @@ class Store:
         if not self.sqlite:
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(7283468, hashtext(:pool))").bindparams(pool=pool))
 
-    def _patiently(self, attempt):
+    def _call_patiently(self, attempt):
         """Call ATTEMPT(), again while the database is not available or busy, for up to patience_s."""
         until = time.monotonic() + self.patience_s
         pause = 0.05
@@ -468,24 +470,24 @@ class Store:
             try:
                 return attempt()
             except (sa_exc.OperationalError, sa_exc.InterfaceError) as exc:
-                if self.sqlite and any(word in self._why(exc) for word in BROKEN):
+                if self.sqlite and any(word in self._explain_error(exc) for word in BROKEN):
                     raise StoreError(
                         "The ledger %s cannot be used: %s. Check its disk, or set another place with rollout_ledger or "
-                        "gpufleet_artifact_dir." % (self.shown, self._why(exc))
+                        "gpufleet_artifact_dir." % (self.shown, self._explain_error(exc))
                     ) from None
                 if time.monotonic() + pause > until:
                     raise StoreError(
                         "The ledger %s did not answer within %d s: %s. Nothing was decided. Check the database, then "
-                        "run the playbook again." % (self.shown, self.patience_s, self._why(exc))
+                        "run the playbook again." % (self.shown, self.patience_s, self._explain_error(exc))
                     ) from None
             except sa_exc.DBAPIError as exc:
                 if getattr(exc.orig, "sqlstate", None) == NO_RIGHT:
                     raise StoreError(
                         "The ledger %s cannot be used: %s. Its user needs to create, read and write tables: as the "
                         "owner of the database, GRANT USAGE, CREATE ON SCHEMA public TO that user, or let it own the "
-                        "database." % (self.shown, self._why(exc))
+                        "database." % (self.shown, self._explain_error(exc))
                     ) from None
-                raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
+                raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._explain_error(exc))) from None
             except files.FileLockError as exc:
                 raise StoreError(
                     "The ledger %s did not answer: %s. Nothing was decided. Check that process, then run the playbook "
@@ -499,5 +501,5 @@ class Store:
             time.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2.0, pause * 2)
 
-    def _why(self, exc):
-        return redaction.describe(exc.orig or exc, self._secrets(), WHY)
+    def _explain_error(self, exc) -> str:
+        return redaction.describe(exc.orig or exc, self._list_secrets(), WHY)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 
 
-def dump(value):
+def dump_json(value) -> str:
     """Return the JSON text of a value, equal for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def timestamp(now):
+def format_time(now) -> str:
     """Return a UTC time in the format of a rollout's documents.
 
     The order of such times as text is their order in time.

@@ -44,7 +44,7 @@ def write(directory: str, contents: dict[str, str], mode: int = 0o600) -> dict[s
         changed = {}
         for temporary, name, data in ready:
             path = os.path.join(directory, name)
-            changed[name] = not _same(path, data, mode)
+            changed[name] = not _is_unchanged(path, data, mode)
             os.replace(temporary, path)
     finally:
         for temporary, dummy, dummy2 in ready:
@@ -58,7 +58,7 @@ def write(directory: str, contents: dict[str, str], mode: int = 0o600) -> dict[s
     return changed
 
 
-def _same(path, data, mode):
+def _is_unchanged(path, data, mode) -> bool:
     try:
         return os.lstat(path).st_mode & 0o7777 == mode and _artifacts.read_file(path, len(data)) == data
     except OSError:

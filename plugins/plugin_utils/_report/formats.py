@@ -17,7 +17,7 @@ SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 def escape_markdown(value: object, limit: int | None = None) -> str:
     """Return VALUE on one line, with everything escaped that Markdown or HTML would interpret."""
-    escaped = SPECIAL.sub(r"\\\1", text.line(value, limit))
+    escaped = SPECIAL.sub(r"\\\1", text.one_line(value, limit))
     # No page makes a link of an address that a node answered.
     return re.sub(r"(?i)(?:(?<=http)|(?<=https)|(?<=ftp))://", r"\\://", escaped).replace("www.", "www\\.")
 
@@ -77,7 +77,7 @@ def render_junit(suites: list) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _add_suite(root, number, suite):
+def _add_suite(root, number, suite) -> None:
     outcomes = collections.Counter(case.outcome for case in suite.cases)
     element = ElementTree.SubElement(
         root,
@@ -98,27 +98,27 @@ def _add_suite(root, number, suite):
     )
     properties = ElementTree.SubElement(element, "properties")
     for key, value in suite.properties:
-        ElementTree.SubElement(properties, "property", {"name": _clean_token(key), "value": text.line(value)})
+        ElementTree.SubElement(properties, "property", {"name": _clean_token(key), "value": text.one_line(value)})
     for case in suite.cases:
         _add_case(element, case)
-    ElementTree.SubElement(element, "system-out").text = "\n".join(text.line(note) for note in suite.notes)
+    ElementTree.SubElement(element, "system-out").text = "\n".join(text.one_line(note) for note in suite.notes)
     ElementTree.SubElement(element, "system-err").text = ""
 
 
-def _add_case(suite, case):
+def _add_case(suite, case) -> None:
     if case.outcome not in OUTCOMES:
         raise ValueError("outcome is %r, expected one of %s" % (case.outcome, ", ".join(OUTCOMES)))
     element = ElementTree.SubElement(
         suite, "testcase", {"name": _clean_token(case.name), "classname": _clean_token(case.classname), "time": "0"}
     )
     if case.outcome == "skipped":
-        ElementTree.SubElement(element, "skipped", {"message": text.line(case.message)})
+        ElementTree.SubElement(element, "skipped", {"message": text.one_line(case.message)})
     elif case.outcome != "passed":
         detail = ElementTree.SubElement(
-            element, case.outcome, {"type": _clean_token(case.kind), "message": text.line(case.message)}
+            element, case.outcome, {"type": _clean_token(case.kind), "message": text.one_line(case.message)}
         )
-        detail.text = text.clean(case.text)
+        detail.text = text.clean_text(case.text)
 
 
-def _clean_token(value):
-    return text.line(value) or "-"
+def _clean_token(value) -> str:
+    return text.one_line(value) or "-"

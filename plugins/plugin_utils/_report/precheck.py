@@ -164,7 +164,7 @@ def list_checks(result: dict) -> list[dict]:
     return sorted(checks, key=lambda entry: (entry["id"], entry["entity"], entry["status"], str(entry.get("message"))))
 
 
-def _is_check(check):
+def _is_check(check) -> bool:
     return (
         isinstance(check, dict)
         and all(isinstance(check.get(key), str) and check[key] for key in ("id", "entity"))
@@ -177,17 +177,17 @@ def find_state(result: dict | None) -> tuple[str, str]:
     if not isinstance(result, dict) or not result:
         return MISSING, ""
     if result.get("unreachable"):
-        return UNREACHABLE, text.clean(result.get("msg") or "the node cannot be reached").strip()
+        return UNREACHABLE, text.clean_text(result.get("msg") or "the node cannot be reached").strip()
     if result.get("timedout"):  # Ansible's word for a task that the keyword timeout ended
-        return UNREACHABLE, "the node did not answer: " + text.clean(
+        return UNREACHABLE, "the node did not answer: " + text.clean_text(
             result.get("msg") or "the time of the task passed"
         ).strip()
     health = result.get("health")
     if isinstance(health, dict) and isinstance(health.get("checks"), list) and health["checks"]:
         return JUDGED, ""
     if result.get("skipped"):
-        return MISSING, text.clean(result.get("skip_reason") or "").strip()
-    return FAILED, text.clean(result.get("msg") or "gpu_health answered no verdict").strip()
+        return MISSING, text.clean_text(result.get("skip_reason") or "").strip()
+    return FAILED, text.clean_text(result.get("msg") or "gpu_health answered no verdict").strip()
 
 
 def describe_node(result: dict | None, fail_on: t.Sequence[str] = BARS) -> dict:
@@ -219,17 +219,17 @@ def describe_node(result: dict | None, fail_on: t.Sequence[str] = BARS) -> dict:
         "boot_id": str(health.get("boot_id") or ""),
         "kernel": str(model.item(reading, "audit", "kernel", "running") or ""),
         "compared": any(check["id"] == USED and check["status"] == model.PASS for check in checks),
-        "driver": text.plain(health["driver"]) if isinstance(health.get("driver"), dict) else {},
+        "driver": text.plain_json(health["driver"]) if isinstance(health.get("driver"), dict) else {},
         "gpus": list_gpus(model.item(reading, "snapshot")),
         "findings": findings,
         "passed": _count_ids(check["id"] for check in checks if check["status"] == model.PASS),
         "not_applicable": _count_ids(check["id"] for check in checks if check["status"] == model.NOT_APPLICABLE),
-        "changes": text.plain(health["changes"]) if isinstance(health.get("changes"), list) else [],
-        "attribution": text.plain(health["attribution"]) if isinstance(health.get("attribution"), dict) else {},
+        "changes": text.plain_json(health["changes"]) if isinstance(health.get("changes"), list) else [],
+        "attribution": text.plain_json(health["attribution"]) if isinstance(health.get("attribution"), dict) else {},
     }
 
 
-def _judge_node(health, checks):
+def _judge_node(health, checks) -> str:
     """Return the verdict of gpu_health, and never a better one than its checks give."""
     if not health:
         return "unknown"
@@ -248,14 +248,14 @@ def is_notice(check: dict) -> bool:
 def describe_finding(check: dict) -> dict:
     """Return a check for the report."""
     entry = {
-        key: text.plain(check.get(key))
+        key: text.plain_json(check.get(key))
         for key in ("id", "entity", "status", "observed", "expected", "source", "action", "message")
     }
     entry["action"] = entry["action"] if entry["action"] in model.ACTIONS else "hold"
     entry["message"] = "" if entry["message"] is None else str(entry["message"])
     for key in ("since", "waiver", "driver_suspect"):
         if check.get(key) is not None:
-            entry[key] = text.plain(check[key])
+            entry[key] = text.plain_json(check[key])
     if is_notice(check):
         entry["notice"] = True
     return entry
@@ -278,7 +278,7 @@ def find_worst_finding(findings: list[dict]) -> dict | None:
     )
 
 
-def _count_ids(idents):
+def _count_ids(idents) -> dict[str, int]:
     counted = {}
     for ident in sorted(idents):
         counted[ident] = counted.get(ident, 0) + 1
@@ -310,12 +310,12 @@ def list_gpus(snapshot: t.Any) -> list[dict]:
     return gpus
 
 
-def _read_text(gpu, key):
+def _read_text(gpu, key) -> str | None:
     found = model.reading(gpu, key)
     return str(found.value) if found.known else None
 
 
-def _read_value(gpu, key):
+def _read_value(gpu, key) -> float | str | None:
     found = model.reading(gpu, key)
     if found.known:
         return (
@@ -326,7 +326,7 @@ def _read_value(gpu, key):
     return None if found.rc is None else found.error
 
 
-def _count_links(gpu):
+def _count_links(gpu) -> int | None:
     found = model.reading(gpu, "nvlink_active")
     if found.known and isinstance(found.value, list):
         return len([link for link in found.value if link is True])
@@ -367,7 +367,7 @@ def find_outliers(nodes: dict[str, dict]) -> list[dict]:
     return notices
 
 
-def _list_values(trait, members, nodes):
+def _list_values(trait, members, nodes) -> list[tuple]:
     """Return [(node, index or None, value as shown)] of the known values."""
     found = []
     if trait.key == "driver":
@@ -384,7 +384,7 @@ def _list_values(trait, members, nodes):
     return found
 
 
-def _find_odd(gpu_model, trait, values):
+def _find_odd(gpu_model, trait, values) -> dict | None:
     counted = collections.Counter(value for dummy, dummy2, value in values)
     if len(values) < FEWEST or len(counted) < 2:
         return None
@@ -418,15 +418,15 @@ def describe_outlier(notice: dict) -> str:
             "%d × %s" % (number, value)
             for value, number in sorted(values.items(), key=lambda item: (-item[1], item[0]))
         ]
-        return text.line("%s: no common %s: %s" % (notice["model"], notice["trait"], ", ".join(parts)))
-    return text.line(
+        return text.one_line("%s: no common %s: %s" % (notice["model"], notice["trait"], ", ".join(parts)))
+    return text.one_line(
         "%s: %s is %s on %d of %s, but %s"
         % (
             notice["model"],
             notice["trait"],
             notice["majority"],
             notice["alike"],
-            text.count(notice["of"], notice["per"]),
+            text.count_noun(notice["of"], notice["per"]),
             "; ".join("%s on %s" % (entry["value"], describe_place(entry)) for entry in notice["odd"]),
         )
     )

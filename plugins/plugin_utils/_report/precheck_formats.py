@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import formats, precheck, text
@@ -40,11 +41,11 @@ def describe_gpus(node: dict) -> str:
     for gpu in node["gpus"]:
         name = re.sub(r"^NVIDIA ", "", gpu["name"] or "unreadable GPU")
         names[name] = names.get(name, 0) + 1
-    return ", ".join("%d x %s" % (names[name], text.line(name)) for name in sorted(names))
+    return ", ".join("%d x %s" % (names[name], text.one_line(name)) for name in sorted(names))
 
 
 def read_driver_version(node: dict) -> str:
-    return text.line(node["driver"].get("loaded") or node["driver"].get("nvml") or "", 40)
+    return text.one_line(node["driver"].get("loaded") or node["driver"].get("nvml") or "", 40)
 
 
 def name_gpu(node: dict, entity: str) -> str:
@@ -56,19 +57,19 @@ def name_gpu(node: dict, entity: str) -> str:
                 + ([gpu["pci"]] if gpu["pci"] else [])
                 + (["S/N %s" % gpu["serial"]] if gpu["serial"] else [])
             )
-            return text.line(", ".join(parts))
-    return text.line(entity)
+            return text.one_line(", ".join(parts))
+    return text.one_line(entity)
 
 
 def describe_worst(node: dict) -> str:
     """Return the worst finding of a node in a sentence."""
     if node["state"] != precheck.JUDGED:
-        return text.line("%s: %s" % (node["state"], node["message"]) if node["message"] else node["state"])
+        return text.one_line("%s: %s" % (node["state"], node["message"]) if node["message"] else node["state"])
     found = node["worst"]
     if found is None:
         return "" if node["verdict"] == "pass" else "no check answered; the result is incomplete"
     more = node["counts"]["fail"] + node["counts"]["unknown"] - 1
-    return text.line(
+    return text.one_line(
         "%s%s%s%s"
         % (
             found["id"],
@@ -99,9 +100,9 @@ def render_summary(doc: dict, width: int = 90) -> list[str]:
     folded = passing > PASSING_LINES
     rows = [COLUMNS]
     rows += [(*row[:4], row[4] or "-") for row in _list_rows(doc, width) if not (folded and row[1] == "pass")]
-    lines = text.columns(rows)
+    lines = text.align_columns(rows)
     if folded:
-        lines.append("... and %s that pass" % text.count(passing, "node"))
+        lines.append("... and %s that pass" % text.count_noun(passing, "node"))
     lines += ["odd one out: %s" % precheck.describe_outlier(notice) for notice in doc["peers"]]
     if doc["twins"]:
         lines.append("one machine twice: %s" % doc["twins"])
@@ -112,8 +113,8 @@ def render_summary(doc: dict, width: int = 90) -> list[str]:
         % (
             doc["verdict"].upper(),
             describe_counts(doc),
-            text.count(doc["counts"]["nodes"], "node"),
-            ", " + text.count(doc["counts"]["notices"], "notice") if doc["counts"]["notices"] else "",
+            text.count_noun(doc["counts"]["nodes"], "node"),
+            ", " + text.count_noun(doc["counts"]["notices"], "notice") if doc["counts"]["notices"] else "",
         )
     )
     return lines
@@ -126,7 +127,7 @@ def build_matrix(doc: dict) -> dict:
         if node["state"] == precheck.JUDGED:
             key = (
                 describe_gpus(node) or "no GPU",
-                *(text.line(text.shown(node["driver"].get(place))) for place, dummy in PLACES),
+                *(text.one_line(text.format_value(node["driver"].get(place))) for place, dummy in PLACES),
                 node["kernel"] or "nothing",
                 _join_values(gpu["gsp"] for gpu in node["gpus"]),
                 _join_values(gpu["vbios"] for gpu in node["gpus"]),
@@ -154,8 +155,8 @@ def build_matrix(doc: dict) -> dict:
     }
 
 
-def _join_values(values):
-    found = sorted({text.line(value) for value in values if value})
+def _join_values(values) -> str:
+    found = sorted({text.one_line(value) for value in values if value})
     return ", ".join(found) if found else "nothing"
 
 
@@ -175,7 +176,7 @@ def group_by_check(doc: dict) -> list[dict]:
     ]
 
 
-def _list_findings(doc, wanted):
+def _list_findings(doc, wanted) -> list[tuple]:
     """Return (node name, node, finding) of the findings for which WANTED is true."""
     return [(name, node, entry) for name, node in doc["nodes"].items() for entry in node["findings"] if wanted(entry)]
 
@@ -189,8 +190,8 @@ def list_waivers(doc: dict) -> list[dict]:
                 "node": name,
                 "check": entry["id"],
                 "entity": name_entity(node, entry),
-                "expires": text.line(waiver.get("expires")),
-                "reason": text.line(waiver.get("reason") or entry["message"]),
+                "expires": text.one_line(waiver.get("expires")),
+                "reason": text.one_line(waiver.get("reason") or entry["message"]),
             }
         )
     return rows
@@ -202,9 +203,9 @@ def list_notices(doc: dict) -> list[dict]:
             "node": name,
             "check": entry["id"],
             "entity": name_entity(node, entry),
-            "observed": text.shown(entry["observed"]),
-            "expected": text.shown(entry["expected"]),
-            "message": text.line(entry["message"]),
+            "observed": text.format_value(entry["observed"]),
+            "expected": text.format_value(entry["expected"]),
+            "message": text.one_line(entry["message"]),
         }
         for name, node, entry in _list_findings(
             doc, lambda entry: entry.get("notice") and entry["status"] == model.PASS
@@ -222,10 +223,10 @@ def list_changes(doc: dict) -> list[dict]:
                     {
                         "node": name,
                         "entity": name_gpu(node, str(change.get("entity"))),
-                        "key": text.line(change.get("key")),
-                        "before": text.shown(change.get("before")),
-                        "after": text.shown(change.get("after")),
-                        "class": text.line(change.get("class")),
+                        "key": text.one_line(change.get("key")),
+                        "before": text.format_value(change.get("before")),
+                        "after": text.format_value(change.get("after")),
+                        "class": text.one_line(change.get("class")),
                     }
                 )
     return rows
@@ -308,7 +309,7 @@ def build_suites(doc: dict, results: dict) -> list[formats.Suite]:
     return [_build_suite(name, node, results.get(name), doc["time"]) for name, node in doc["nodes"].items()]
 
 
-def _build_suite(name, node, result, time):
+def _build_suite(name, node, result, time) -> formats.Suite:
     checks = precheck.list_checks(result) if node["state"] == precheck.JUDGED else []
     quiet = (model.PASS, model.NOT_APPLICABLE)
     cases = [
@@ -348,11 +349,11 @@ def _build_suite(name, node, result, time):
     return formats.Suite(name, "gpufleet.precheck", node["time"] or time, properties, cases, said)
 
 
-def _name_place(check):
+def _name_place(check) -> str:
     return "node" if check["entity"] == model.NODE else check["entity"]
 
 
-def _count_checks(checks):
+def _count_checks(checks) -> list[tuple]:
     """Return (first check, title) for each kind of check that passed or does not apply."""
     found = {}
     for check in checks:
@@ -363,7 +364,7 @@ def _count_checks(checks):
     ]
 
 
-def _build_case(name, check, title, label=""):
+def _build_case(name, check, title, label="") -> formats.Case:
     classname = "gpufleet.%s.%s" % (name, check["id"].split(".")[0])
     message = "" if check.get("message") is None else str(check["message"])
     if check["status"] == model.PASS:
@@ -374,8 +375,8 @@ def _build_case(name, check, title, label=""):
         )
     found = "of: %s\nfound: %s\nexpected: %s\naction: %s\n%s" % (
         label,
-        text.shown(check.get("observed")),
-        text.shown(check.get("expected")),
+        text.format_value(check.get("observed")),
+        text.format_value(check.get("expected")),
         check.get("action"),
         message,
     )
@@ -389,15 +390,15 @@ def render_junit(doc: dict, results: dict) -> str:
     return formats.render_junit(build_suites(doc, results))
 
 
-def _list_rows(doc, width=None):
+def _list_rows(doc, width=None) -> Iterator:
     """Yield a row for each node, the worst first."""
     for name, node in order_nodes(doc):
         yield (
-            text.line(name),
+            text.one_line(name),
             find_group(node),
             read_driver_version(node) or "-",
             describe_gpus(node) or "-",
-            text.line(describe_worst(node), width),
+            text.one_line(describe_worst(node), width),
         )
 
 
@@ -421,7 +422,7 @@ def render_markdown(doc: dict) -> str:
     return formats.render_markdown("%s: %s" % (TITLE, doc["verdict"]), sections)
 
 
-def _list_node_findings(node):
+def _list_node_findings(node) -> formats.Table | list[str]:
     """Return what is wrong with a node: the checks that fail it, or why it has no verdict."""
     if node["state"] != precheck.JUDGED:
         return [node["message"] or node["state"], "Next: " + node["next_step"]]
@@ -430,8 +431,8 @@ def _list_node_findings(node):
             entry["id"],
             name_entity(node, entry),
             entry["status"],
-            text.shown(entry["observed"]),
-            text.shown(entry["expected"]),
+            text.format_value(entry["observed"]),
+            text.format_value(entry["expected"]),
             entry["message"],
         )
         for entry in node["findings"]

@@ -62,28 +62,28 @@ def build_view(doc: dict) -> dict:
     }
 
 
-def _write_headline(doc, attention):
+def _write_headline(doc, attention) -> str:
     total = doc["counts"]["nodes"]
     if not total:
         return "No node was looked at"
     if not attention:
         return "The node passes" if total == 1 else "All %d nodes pass" % total
-    return "%d of %s %s attention" % (attention, text.count(total, "node"), "needs" if attention == 1 else "need")
+    return "%d of %s %s attention" % (attention, text.count_noun(total, "node"), "needs" if attention == 1 else "need")
 
 
-def _build_card(name, node, opened):
+def _build_card(name, node, opened) -> dict:
     return {
         "name": name,
         "group": tables.find_group(node),
         "open": opened and node["verdict"] != "pass",
         "short": tables.describe_worst(node)
         or " · ".join(part for part in (tables.describe_gpus(node), tables.read_driver_version(node)) if part),
-        "message": text.line(node["message"], 2000),
+        "message": text.one_line(node["message"], 2000),
         "next_step": node["next_step"],
         "state": node["state"],
         "driver": tables.read_driver_version(node),
         "gpus": tables.describe_gpus(node),
-        "kernel": text.line(node["kernel"]),
+        "kernel": text.one_line(node["kernel"]),
         "compared": node["compared"],
         "action": ACTIONS.get(node["action"], ""),
         "counts": node["counts"],
@@ -93,23 +93,23 @@ def _build_card(name, node, opened):
         "inventory": [
             {
                 "index": gpu["index"],
-                "cells": [text.line(gpu[key]) or "-" for key in ("pci", "serial", "uuid", "name", "vbios")],
+                "cells": [text.one_line(gpu[key]) or "-" for key in ("pci", "serial", "uuid", "name", "vbios")],
             }
             for gpu in node["gpus"]
         ],
     }
 
 
-def _build_blocks(node):
+def _build_blocks(node) -> list[dict]:
     """Return the findings of a node by check, the worst first. What several GPUs have in common is one entry."""
     blocks = {}
     for entry in node["findings"]:
         if entry["status"] in precheck.BARS:
             empty = entry["observed"] is None and entry["expected"] is None
             said = {
-                "observed": "" if empty else text.shown(entry["observed"]),
-                "source": text.line(entry["source"]),
-                "expected": "" if entry["expected"] is None else text.shown(entry["expected"]),
+                "observed": "" if empty else text.format_value(entry["observed"]),
+                "source": text.one_line(entry["source"]),
+                "expected": "" if entry["expected"] is None else text.format_value(entry["expected"]),
                 "message": _remove_name(node, entry),
                 "since": SINCE.get(entry.get("since"), ""),
                 # What is asked of the whole node is said once, above.
@@ -124,26 +124,26 @@ def _build_blocks(node):
     shown = []
     for key in order:
         entries = [
-            dict(said, where=where, message=said["message"] if len(where) > 1 else text.line(entry["message"]))
+            dict(said, where=where, message=said["message"] if len(where) > 1 else text.one_line(entry["message"]))
             for said, entry, where in blocks[key]["said"].values()
         ]
         shown.append({"status": key[0], "id": key[1], "first": entries[:FIRST], "rest": entries[FIRST:]})
     return shown
 
 
-def _find_place(node, entry):
+def _find_place(node, entry) -> list[dict]:
     """Return the GPU that it is about; nothing for the node itself, whose name stands above."""
     label = tables.name_entity(node, entry)
     return (
         []
         if entry["entity"] == model.NODE
-        else [{"label": label, "uuid": text.line(entry["entity"]) if entry["entity"].startswith("GPU-") else ""}]
+        else [{"label": label, "uuid": text.one_line(entry["entity"]) if entry["entity"].startswith("GPU-") else ""}]
     )
 
 
-def _remove_name(node, entry):
+def _remove_name(node, entry) -> str:
     """Return the message of a check without the name of its GPU, for several GPUs."""
-    message = text.line(entry["message"])
+    message = text.one_line(entry["message"])
     if entry["entity"] == model.NODE:
         return message
     names = {entry["entity"]}
@@ -156,4 +156,4 @@ def _remove_name(node, entry):
 
 
 def render_page(doc: dict) -> str:
-    return html.render("precheck.html.j2", build_view(doc))
+    return html.render_page("precheck.html.j2", build_view(doc))

@@ -16,48 +16,48 @@ UNSAFE = re.compile(
 SHOWN_LIMIT = 400
 
 
-def clean(value: object) -> str:
+def clean_text(value: object) -> str:
     """VALUE as text in which nothing steers a terminal, a browser or an XML parser. Line ends and tabs stay."""
     return UNSAFE.sub(lambda found: "\\x%02x" % ord(found.group()), str(value).replace("\r\n", "\n"))
 
 
-def line(value: object, limit: int | None = None) -> str:
+def one_line(value: object, limit: int | None = None) -> str:
     """VALUE on one line, cut at LIMIT characters."""
-    text = " ".join(clean("" if value is None else value).split())
+    text = " ".join(clean_text("" if value is None else value).split())
     return text if limit is None or len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A found or expected value for people."""
     if value is None or value == [] or value == {} or value == "":
         return "nothing"
-    return line(_flat(value), SHOWN_LIMIT)
+    return one_line(_format_flat(value), SHOWN_LIMIT)
 
 
-def _flat(value):
+def _format_flat(value) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
-        return ", ".join("%s=%s" % (key, _flat(value[key])) for key in sorted(value, key=str))
+        return ", ".join("%s=%s" % (key, _format_flat(value[key])) for key in sorted(value, key=str))
     if isinstance(value, (list, tuple)):
-        return ", ".join(_flat(item) for item in value)
+        return ", ".join(_format_flat(item) for item in value)
     return str(value)
 
 
-def plain(value: object) -> object:
+def plain_json(value: object) -> object:
     """VALUE for a JSON document: the keys of mappings sorted, and nothing but JSON's own types."""
     if isinstance(value, dict):
-        return {str(key): plain(value[key]) for key in sorted(value, key=str)}
+        return {str(key): plain_json(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [plain_json(item) for item in value]
     if value is None or isinstance(value, (bool, int, float)):
         return value
     return str(value)
 
 
-def columns(rows: list) -> list[str]:
+def align_columns(rows: list) -> list[str]:
     """Lines of plain text of ROWS, the first of which is the head; the last column is never padded."""
     widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
@@ -65,6 +65,6 @@ def columns(rows: list) -> list[str]:
     return lines
 
 
-def count(number: int, singular: str, plural: str | None = None) -> str:
+def count_noun(number: int, singular: str, plural: str | None = None) -> str:
     """1 node, 2 nodes."""
     return "%d %s" % (number, singular if number == 1 else plural or singular + "s")

@@ -13,7 +13,7 @@ import socket
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import list_names
 
 RELEASED, QUARANTINED = "released", "quarantined"
 # The document of a node with the claim of another rollout that this one may replace.
@@ -29,7 +29,7 @@ class Answer:
     over: bool = False  # True if its claim is of another rollout and may be replaced
 
 
-def mine(node, ledger_id, rollout_id, attempt, run, plan, controller=None):
+def make_claim(node, ledger_id, rollout_id, attempt, run, plan, controller=None) -> dict:
     """Return the claim that is written to a node, with the name that the inventory has for it."""
     return {
         "node": node,
@@ -42,7 +42,7 @@ def mine(node, ledger_id, rollout_id, attempt, run, plan, controller=None):
     }
 
 
-def admits(found, ledger_id, rollout_id, attempts, elsewhere, abandoned=False, undo=""):
+def is_admitted(found, ledger_id, rollout_id, attempts, elsewhere, abandoned=False, undo="") -> Answer:
     """Return whether this rollout may take a node with the claim FOUND.
 
     C(attempts) is the number of times that this rollout has taken it. C(elsewhere) is its state in the rollout of this
@@ -76,7 +76,7 @@ def admits(found, ledger_id, rollout_id, attempts, elsewhere, abandoned=False, u
     return Answer("it is %s%s" % (claim.describe_owner(found), there))
 
 
-def refusal(refused, found):
+def describe_refusal(refused, found) -> str:
     """Return one message for all refused nodes. REFUSED: {name: why}; FOUND: {name: claim}."""
     name = min(refused)
     others = sorted(set(refused) - {name})
@@ -88,21 +88,21 @@ def refusal(refused, found):
         % (
             name,
             refused[name],
-            " (so are %s)" % listed(others) if others else "",
+            " (so are %s)" % list_names(others) if others else "",
             ours["rollout_id"],
             ",".join([name] + others[:4]),
         )
     )
 
 
-def after(ended):
+def claim_after(ended) -> str | None:
     """Return what a node's final state does to its claim: RELEASED, QUARANTINED, or None if it stays as it is."""
     if ended in SETTLED:
         return RELEASED
     return QUARANTINED if ended == "quarantined" else None
 
 
-def find_orphans(transaction, names, abandoned=()):
+def find_orphans(transaction, names, abandoned=()) -> list[tuple]:
     """Return (rollout id, node) of those that are not in NAMES or ABANDONED. Running rollouts are left out."""
     found = [
         (other_id, node) for other_id, node in transaction.others.in_flight_beside(names) if node.name not in abandoned
@@ -110,11 +110,11 @@ def find_orphans(transaction, names, abandoned=()):
     if not found:
         return []
     now = transaction.clock()
-    running = {other_id for other_id, record in transaction.others.owners(now) if owner.running(record, now)}
+    running = {other_id for other_id, record in transaction.others.find_owners(now) if owner.is_running(record, now)}
     return [(other_id, node) for other_id, node in found if other_id not in running]
 
 
-def describe_orphans(found):
+def describe_orphans(found) -> list[str]:
     """Return the notes of the plan about them, one line for each rollout."""
     lines = []
     for rollout in dict.fromkeys(other_id for other_id, dummy in found):
@@ -126,7 +126,7 @@ def describe_orphans(found):
                 rollout,
                 "1 node" if len(mine) == 1 else "%d nodes" % len(mine),
                 "holds" if len(mine) == 1 else "hold",
-                listed(mine),
+                list_names(mine),
                 rollout,
                 len(mine),
             )
@@ -134,17 +134,17 @@ def describe_orphans(found):
     return lines
 
 
-def refuse_beside(found, order, nodes):
+def refuse_beside(found, order, nodes) -> str:
     """Return why the plan is refused beside them: they share a failure domain, capped or not. Empty if they share none.
 
     ORDER: the names of the nodes that start. NODES: the entries of the plan by name.
     """
     mine = {}
     for name in order:
-        for place in domains.places(nodes[name]["domains"]):
+        for place in domains.list_places(nodes[name]["domains"]):
             mine.setdefault(place, name)
     for rollout, node in found:
-        for place in domains.places(node.domains):
+        for place in domains.list_places(node.domains):
             if place in mine:
                 return (
                     "%s is %s in rollout %s, whose run was interrupted, and shares the %s %s with %s. Run that rollout "

@@ -38,7 +38,7 @@ class ControlError(Exception):
     """The request is refused; the message says why, and what is possible."""
 
 
-def events(view, request):
+def decide_events(view, request) -> tuple[list, list]:
     """Return (fields of the events to record, lines to print) for a request of an operator.
 
     REQUEST has verb, user, reason, nodes, limits, running, whether a controller works on the rollout, and now, an
@@ -52,7 +52,7 @@ def events(view, request):
     if request["nodes"] and verb not in OF_NODES:
         raise ControlError(
             "%s applies to the whole rollout; expected no rollout_nodes, found %s."
-            % (verb, limits.listed(request["nodes"]))
+            % (verb, limits.list_names(request["nodes"]))
         )
     if request["limits"] and verb != "set_budget":
         raise ControlError("rollout_limits is only for set_budget, not for %s." % verb)
@@ -60,7 +60,7 @@ def events(view, request):
     if verb in OF_NODES:
         return _of_nodes(view, request, event)
     if verb == "set_budget":
-        return _budget(view, request, event)
+        return _set_budget(view, request, event)
     if verb in ("break_lock", "end"):
         return [event], []
     if verb == "resume" and not view.paused:
@@ -69,26 +69,26 @@ def events(view, request):
     return [event], ["%s by %s: %s." % (done, event["user"], event["reason"])]
 
 
-def _of_nodes(view, request, event):
+def _of_nodes(view, request, event) -> tuple[list, list]:
     if not request["nodes"]:
         raise ControlError("%s needs nodes. Name them in rollout_nodes." % event["verb"])
     found = {name: view.nodes.get(name) for name in request["nodes"]}
     unknown = [name for name, node in found.items() if node is None]
     if unknown:
-        raise ControlError("Not in the plan of rollout %s: %s." % (view.rollout_id, limits.listed(unknown)))
+        raise ControlError("Not in the plan of rollout %s: %s." % (view.rollout_id, limits.list_names(unknown)))
     allowed, done = ALLOWED[event["verb"]]
     if event["verb"] == "retire" and request.get("running"):
         allowed = state.OUT_OF_SERVICE  # those in flight may still be at work
     barred = ["%s is %s" % (name, node.state) for name, node in found.items() if node.state not in allowed]
     if barred:
         raise ControlError(
-            "%s is for nodes that are %s: %s." % (event["verb"], " or ".join(allowed), limits.listed(barred))
+            "%s is for nodes that are %s: %s." % (event["verb"], " or ".join(allowed), limits.list_names(barred))
         )
     lines = ["%s: %s by %s: %s." % (name, done, event["user"], event["reason"]) for name in found]
     return [dict(event, node=name) for name in found], lines
 
 
-def _budget(view, request, event):
+def _set_budget(view, request, event) -> tuple[list, list]:
     if not request["limits"]:
         raise ControlError("set_budget needs rollout_limits, such as {max_down: 4}.")
     barred = sorted(set(request["limits"]) - set(CHANGEABLE))
@@ -101,7 +101,7 @@ def _budget(view, request, event):
     same = view.policy["max_draining"] == view.policy["max_down"]
     if "max_down" in request["limits"] and "max_draining" not in request["limits"] and same:
         merged["max_draining"] = None
-    complete = limits.complete(merged, view.policy["fleet"])
+    complete = limits.complete_policy(merged, view.policy["fleet"])
     if "windows" in request["limits"]:
         windows.require_room(complete["windows"], request["now"], complete["node_s"])
     if "domain_caps" in request["limits"]:
@@ -114,9 +114,9 @@ def _budget(view, request, event):
     return [dict(event, policy=changed)], lines or ["The limits are these already."]
 
 
-def _known_domains(view, caps):
+def _known_domains(view, caps) -> None:
     """Refuse caps for a failure domain that no node has, or that pending nodes lack: these could never start."""
-    nodes = view.nodes.everything()
+    nodes = view.nodes.list_all()
     known = sorted({key for node in nodes for key in node.domains})
     for key in sorted(caps):
         if key not in known:
@@ -129,18 +129,18 @@ def _known_domains(view, caps):
             raise ControlError(
                 "rollout_domain_caps limits the nodes of one %s, and the %s of these nodes is not known, so they could "
                 "not start: %s. Set it in gpufleet_domains for the next run, or skip these nodes first. Nothing was "
-                "changed." % (key, key, limits.listed(lacking))
+                "changed." % (key, key, limits.list_names(lacking))
             )
 
 
-def standing(view, owner, describe, members=()):
+def standing(view, owner, describe, members=()) -> list[str]:
     """Return the status of a rollout in lines, beside the table of its nodes. MEMBERS: lines about its members."""
     lines = []
     if view.paused:
         lines.append("paused by %s" % view.paused)
     if view.stopped:
         lines.append("stopped by %s" % view.stopped)
-    why = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted)
+    why = limits.explain_spent_budget(view.policy, view.nodes.with_state(*state.FAILED), view.attempt_count)
     if why:
         lines.append("no further node starts: %s" % why)
     if owner and owner.get("shared"):

@@ -19,17 +19,17 @@ class DomainError(Exception):
     """A value does not name a failure domain; the message names the node, what was found, and what is expected."""
 
 
-def names(text):
+def parse_names(text) -> list[str]:
     """Return the domains in a recorded text, each once."""
     return list(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
 
 
-def places(domains):
+def list_places(domains) -> list[tuple]:
     """Return (key, domain) of every failure domain that a node with these DOMAINS is in."""
-    return [(key, name) for key in sorted(domains) for name in names(domains[key])]
+    return [(key, name) for key in sorted(domains) for name in parse_names(domains[key])]
 
 
-def of_hosts(groups, prefix, given):
+def of_hosts(groups, prefix, given) -> dict[str, dict]:
     """Return the failure domains of each host by key: those given, and for the prefix's key the groups with the
     prefix.
     """
@@ -38,13 +38,13 @@ def of_hosts(groups, prefix, given):
     found = {}
     for group in sorted(name for name in groups if key and name.startswith(prefix)):
         for host in groups[group]:
-            found.setdefault(host, []).append(canonical(key, group))
+            found.setdefault(host, []).append(canonical_name(key, group))
     for host, racks in found.items():
         domains.setdefault(host, {}).setdefault(key, ", ".join(dict.fromkeys(racks)))
     return domains
 
 
-def canonical(key, name):
+def canonical_name(key, name) -> str:
     """Return the name of a domain in the form that groups of Ansible allow, in lower case and without its KEY before
     it.
     """
@@ -52,50 +52,52 @@ def canonical(key, name):
     return re.sub(r"^%s_+(?=.)" % re.escape(re.sub(r"\W+", "_", key.casefold())), "", plain)
 
 
-def _of_host(host, given):
+def _of_host(host, given) -> dict[str, str]:
     if given is None or given == "":
         return {}
     if not isinstance(given, dict):
         raise DomainError(
             "%s of %s is %s; expected a dictionary such as {rack: r1}. Correct it for that node. Nothing was "
-            "changed." % (VARIABLE, host, _shown(given))
+            "changed." % (VARIABLE, host, _quote_value(given))
         )
-    return {_key(host, key): _text(host, key, value) for key, value in given.items()}
+    return {_check_key(host, key): _check_text(host, key, value) for key, value in given.items()}
 
 
-def _key(host, key):
+def _check_key(host, key) -> str:
     if not isinstance(key, str) or not key.strip():
         raise DomainError(
             "%s of %s has the key %s; expected the kind of a failure domain, such as rack. Correct it for that node. "
-            "Nothing was changed." % (VARIABLE, host, _shown(key))
+            "Nothing was changed." % (VARIABLE, host, _quote_value(key))
         )
     return key.strip()
 
 
-def _text(host, key, value):
+def _check_text(host, key, value) -> str:
     found = [
-        _name(key, part)
-        for part in (value if isinstance(value, (list, tuple)) else names(value) if isinstance(value, str) else [value])
+        _read_name(key, part)
+        for part in (
+            value if isinstance(value, (list, tuple)) else parse_names(value) if isinstance(value, str) else [value]
+        )
     ]
     if not found or not all(found):
         raise DomainError(
             "%s of %s: %s is %s; expected the name of its %s, or a list of names if it is in several. Name it, or "
-            "remove %s. Nothing was changed." % (VARIABLE, host, key, _shown(value), key, key)
+            "remove %s. Nothing was changed." % (VARIABLE, host, key, _quote_value(value), key, key)
         )
     return ", ".join(dict.fromkeys(found))
 
 
-def _name(key, value):
+def _read_name(key, value) -> str:
     """Return the name in a string or an integer; empty for any other value."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
-    return ", ".join(canonical(key, name) for name in names(str(value)))
+    return ", ".join(canonical_name(key, name) for name in parse_names(str(value)))
 
 
-def _shown(value):
+def _quote_value(value) -> str:
     """Return a value as YAML and JSON write it, with strings in quotes."""
     if isinstance(value, (list, tuple)):
-        return "[%s]" % ", ".join(_shown(item) for item in value)
+        return "[%s]" % ", ".join(_quote_value(item) for item in value)
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     return repr(str(value)) if isinstance(value, str) else str(value)

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError, natural
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError, natural_key
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import VERSION, Probe
 
 # Steps in which a node may be unreachable for a while: a reload may become a reboot.
@@ -27,7 +27,7 @@ KERNEL_UNKNOWN = (
 )
 
 
-def machine(probe: Probe) -> t.Dict[str, str]:
+def identify_machine(probe: Probe) -> t.Dict[str, str]:
     """Return what is known of a node that tells its machine from others: its system, its board and its GPUs."""
     gpus = sorted(probe.identity.get("gpus") or ())
     found = {key: probe.identity.get(key) for key in ("machine_id", "board_serial")}
@@ -40,14 +40,14 @@ def is_same_machine(before: state.Node, probe: Probe) -> t.Optional[bool]:
 
     None if that is unknown, as of a node that does not answer, or that has lost a GPU.
     """
-    now = machine(probe)
+    now = identify_machine(probe)
     is_alike = {key: now[key] == before.machine[key] for key in now if key in before.machine}
     if not (is_alike.get("machine_id", True) and is_alike.get("board_serial", True)):
         return False
     return True if is_alike.get("machine_id") and is_alike.get("gpus", True) else None
 
 
-def versions(target: str, targets: t.Optional[t.Mapping[str, str]], names: t.Iterable[str]) -> t.Dict[str, str]:
+def find_versions(target: str, targets: t.Optional[t.Mapping[str, str]], names: t.Iterable[str]) -> t.Dict[str, str]:
     """Return the target version of each node; refuse a value that is not a version."""
     wanted = {name: target or (targets or {}).get(name) for name in names}
     for name in names:
@@ -70,16 +70,16 @@ def kept_version(probe: Probe, before: t.Optional[state.Node]) -> t.Optional[str
 
     It is that of the node, or the one that an earlier run found on a node that it left unproven.
     """
-    return before.from_version or probe.version if before is not None and state.unproven(before) else probe.version
+    return before.from_version or probe.version if before is not None and state.is_unproven(before) else probe.version
 
 
-def said(to_version: t.Optional[str], layout: t.Optional[t.Mapping[str, t.Any]], driver: bool = True) -> str:
+def describe_target(to_version: t.Optional[str], layout: t.Optional[t.Mapping[str, t.Any]], driver: bool = True) -> str:
     """Return the target of a node in words. DRIVER: False if only a MIG layout is wanted."""
     parts = [to_version or "unknown"] if driver or not layout else []
     return " and ".join(parts + (["MIG layout %s" % layout["name"]] if layout else []))
 
 
-def _has_layout(probe, layout, before):
+def _has_layout(probe, layout, before) -> bool:
     """Return True if the node has the wanted layout. If it was not read, this rollout must have created it."""
     if not layout or probe.layout:
         return True
@@ -88,7 +88,7 @@ def _has_layout(probe, layout, before):
     return before.state == "done" and before.layout == layout and bool(is_same_machine(before, probe))
 
 
-def _blame(found, before):
+def _classify_failure(found, before) -> tuple[str, str]:
     """Return (class, signature) of a node in the failed state FOUND: sick, unless an earlier run changed the node."""
     if before is not None and before.state in state.FAILED:
         return before.failure or state.HARD, before.signature
@@ -97,26 +97,26 @@ def _blame(found, before):
     return state.SICK, ""
 
 
-def _brought(before, to_version, layout):
+def _was_brought(before, to_version, layout) -> bool:
     """Return True if this rollout brought the node to its target and proved it, also if it was found sick since."""
     if before is None or before.to_version != to_version or before.layout != (layout or {}):
         return False
     return before.state == "done" or before.state == "failed" and before.failure == state.SICK and before.proven
 
 
-def _there(probe, to_version, before, layout, driver):
+def _plan_finished(probe, to_version, before, layout, driver) -> dict:
     """Return the plan of a node that is at its target: done if this rollout proved it, else by its verdict now.
 
     An unknown verdict does not cancel an earlier proof of the same machine, since not everything can be read on a node
     in use. A failed verdict does, until one passes.
     """
-    brought = _brought(before, to_version, layout)
+    brought = _was_brought(before, to_version, layout)
     mine = {"from": before.from_version, "from_kernel": before.from_kernel} if brought else {}
     stays = brought and before.state == "done" and probe.verdict != "fail" and is_same_machine(before, probe)
     if brought and (probe.verdict == "pass" or stays):
         return dict(mine, state="done")
     if probe.verdict == "pass":
-        return {"state": "skipped", "reason": "already at %s" % said(to_version, layout, driver)}
+        return {"state": "skipped", "reason": "already at %s" % describe_target(to_version, layout, driver)}
     if brought:
         # Its steps are kept: a rollback needs its earlier version, and the next run the proof.
         reason = "was done earlier, and now: %s" % (probe.complaint or "its health is not known")
@@ -124,16 +124,16 @@ def _there(probe, to_version, before, layout, driver):
     return {
         "state": "failed",
         "reason": "already at %s, and not proven: %s"
-        % (said(to_version, layout, driver), probe.complaint or "its GPUs were not checked"),
+        % (describe_target(to_version, layout, driver), probe.complaint or "its GPUs were not checked"),
     }
 
 
-def _present(probe, to_version):
+def _find_version(probe, to_version) -> str | None:
     """Return the version of the node, as a package version if the target is one, else as a driver version."""
     return probe.package or probe.version if "-" in to_version else probe.version
 
 
-def _before(before, present, kernel):
+def _find_version_before(before, present, kernel) -> dict:
     """Return the version and kernel that an earlier run found on a node before its change, else those found now."""
     return {"from": before.from_version or present, "from_kernel": before.from_kernel or kernel}
 
@@ -160,7 +160,7 @@ def set_kernels(
         else:
             (unknown if probe.kernels is None else gone).setdefault(kernel, []).append(probe.name)
     return [
-        words % (kernel, limits.listed(sorted(names, key=natural)))
+        words % (kernel, limits.list_names(sorted(names, key=natural_key)))
         for words, found in ((KERNEL_GONE, gone), (KERNEL_UNKNOWN, unknown))
         for kernel, names in sorted(found.items())
     ]
@@ -168,10 +168,10 @@ def set_kernels(
 
 def is_lost(node: state.Node) -> bool:
     """Return True if an earlier run lost the node after a change: what runs on it is not proven."""
-    return node.state == "lost" and state.unproven(node)
+    return node.state == "lost" and state.is_unproven(node)
 
 
-def _unfinished(before, present, to_version):
+def _plan_unfinished(before, present, to_version) -> dict | None:
     """Return the plan of a node that an earlier run of this rollout left unfinished; None for any other node."""
     if before is None:
         return None
@@ -184,18 +184,18 @@ def _unfinished(before, present, to_version):
     return None
 
 
-def _from_the_beginning(probe, before):
+def _from_the_beginning(probe, before) -> str:
     """Return why the node is changed from the beginning whatever its version; empty if its version may be enough."""
     if probe.unproven_in:
         return "changed in rollout %s, and not proven since" % probe.unproven_in
-    if before is not None and before.state in ("quarantined", "failed") and state.unproven(before):
+    if before is not None and before.state in ("quarantined", "failed") and state.is_unproven(before):
         # Its quarantine marker was removed, or it was retired and is there again: it was repaired, and its baseline may
         # not match its hardware any more.
         return "%s, %s" % (before.state, before.reason)
     return ""
 
 
-def _left_rebooting(before):
+def _left_rebooting(before) -> bool:
     """Return True if a controller died while the node rebooted. The gate then waits for the node to answer."""
     return (
         before is not None
@@ -205,7 +205,7 @@ def _left_rebooting(before):
     )
 
 
-def _out_of_reach(probe, before):
+def _out_of_reach(probe, before) -> dict[str, str] | None:
     """Return the plan of a node that does not answer or is in quarantine; None for any other node."""
     if not probe.reachable and not _left_rebooting(before):
         return {"state": "lost", "reason": "did not answer before the rollout: %s" % (probe.error or "unreachable")}
@@ -220,7 +220,7 @@ def _out_of_reach(probe, before):
     return None
 
 
-def _unfit(probe, to_version, before, wanted):
+def _find_obstacle(probe, to_version, before, wanted) -> str:
     """Return why a node that answers must not be changed; empty if it may be."""
     if probe.error:
         return "could not be examined: %s" % probe.error
@@ -228,7 +228,7 @@ def _unfit(probe, to_version, before, wanted):
         return (
             "no driver was found to roll back to if %s fails: install one first (gpufleet.lifecycle.bringup)" % wanted
         )
-    proven = before is not None and before.state == "done" and _present(probe, to_version) == to_version
+    proven = before is not None and before.state == "done" and _find_version(probe, to_version) == to_version
     return "" if proven else probe.lacks
 
 
@@ -245,14 +245,14 @@ def entry_of(
     LAYOUT: the wanted MIG layout. Without DRIVER only the layout is wanted, and TO_VERSION is the version that stays.
     """
     is_other = before is not None and before.state not in state.IN_FLIGHT and is_same_machine(before, probe) is False
-    entry = _entry(probe, to_version, None if is_other else before, going_on, layout, driver)
-    entry["machine"] = dict(before.machine if before is not None and not is_other else {}, **machine(probe))
+    entry = _plan_node(probe, to_version, None if is_other else before, going_on, layout, driver)
+    entry["machine"] = dict(before.machine if before is not None and not is_other else {}, **identify_machine(probe))
     if is_other and entry["state"] == "pending":
         entry.setdefault("again", "another machine has its name now")
     return entry
 
 
-def _entry(
+def _plan_node(
     probe: Probe,
     to_version: t.Optional[str],
     before: t.Optional[state.Node],
@@ -261,7 +261,7 @@ def _entry(
     driver: bool,
 ) -> t.Dict[str, t.Any]:
     """Return the plan of a node that is the machine of BEFORE, as far as is known."""
-    present = _present(probe, to_version or "")
+    present = _find_version(probe, to_version or "")
     entry = {
         "from": present,
         "to": to_version,
@@ -273,29 +273,32 @@ def _entry(
     mine = before is not None and before.state in ("failed", "rolled_back") and before.failure != state.SICK
     away, unfinished, fresh = (
         _out_of_reach(probe, before),
-        _unfinished(before, present, to_version),
+        _plan_unfinished(before, present, to_version),
         _from_the_beginning(probe, before),
     )
-    if before is not None and (state.unproven(before) or not probe.reachable):
-        entry.update(_before(before, present, probe.kernel))  # for a later rollback
+    if before is not None and (state.is_unproven(before) or not probe.reachable):
+        entry.update(_find_version_before(before, present, probe.kernel))  # for a later rollback
     if away:
         entry.update(away)
     elif unfinished:
-        entry.update(unfinished, **_before(before, present, probe.kernel))
+        entry.update(unfinished, **_find_version_before(before, present, probe.kernel))
     elif going_on and before is not None and before.state == "skipped" and before.order:
         entry.update(state="skipped", reason=before.reason, order=before.order)
-    elif _unfit(probe, to_version, before, said(to_version, layout, driver)):
-        entry.update(state="failed", reason=_unfit(probe, to_version, before, said(to_version, layout, driver)))
+    elif _find_obstacle(probe, to_version, before, describe_target(to_version, layout, driver)):
+        entry.update(
+            state="failed",
+            reason=_find_obstacle(probe, to_version, before, describe_target(to_version, layout, driver)),
+        )
     elif fresh:
         entry.update(again=fresh)
     elif present == to_version and _has_layout(probe, layout, before):
-        entry.update(_there(probe, to_version, before, layout, driver))
+        entry.update(_plan_finished(probe, to_version, before, layout, driver))
     elif mine and going_on:
         entry.update(state=before.state, reason=before.reason, kept=True)
     elif mine or before is not None and state.held_by_schedulers(before):
         entry.update(again="%s, %s" % (before.state, before.reason))
     if entry["state"] in state.FAILED:
-        entry["failure"], entry["signature"] = _blame(entry["state"], before)
+        entry["failure"], entry["signature"] = _classify_failure(entry["state"], before)
     if layout:
         # An installed version is not installed again, unless an earlier change left its state unknown.
         entry.update(layout=layout, install=driver and (entry["from"] != to_version or bool(fresh)))
@@ -325,7 +328,7 @@ def kept_entry(node: state.Node) -> t.Dict[str, t.Any]:
     }
 
 
-def absent(
+def find_absent(
     previous: t.Any, names: t.Container[str], abandoned: t.Container[str], going_on: bool
 ) -> t.Dict[str, t.Dict[str, t.Any]]:
     """Return nodes of an earlier run of this rollout that are not among its nodes now, but still count.
@@ -333,7 +336,7 @@ def absent(
     Nodes out of service hold their slots. If the run was interrupted (GOING_ON), its failures count in this one.
     """
     entries = {}
-    for node in previous.nodes.everything() if previous else []:
+    for node in previous.nodes.list_all() if previous else []:
         if node.name in names:
             continue
         entry = dict(kept_entry(node), failure=node.failure or state.SICK, order="", canary=False, to_kernel="")

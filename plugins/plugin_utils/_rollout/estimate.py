@@ -8,13 +8,13 @@ from __future__ import annotations
 import heapq
 
 
-def median(values):
+def median(values) -> float:
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0
 
 
-def remaining(pending, ages, slots, durations, node_s):
+def estimate_remaining(pending, ages, slots, durations, node_s) -> tuple[float, float]:
     """Return (expected, lower bound) in seconds until all nodes have ended, with SLOTS at a time.
 
     PENDING is the number of pending nodes, AGES the seconds since nodes in flight started. DURATIONS are the times of

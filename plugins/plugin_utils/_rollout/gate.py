@@ -15,9 +15,9 @@ import dataclasses
 import itertools
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits, windows
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import list_names
 
 # The number of nodes to name that another one waits for.
 NAMED = 5
@@ -29,7 +29,7 @@ class Decision:
     reason: str
 
 
-def decide(view, phase, name, present=None, now=None, shared=False):
+def decide(view, phase, name, present=None, now=None, shared=False) -> Decision:
     """Return the decision for one node.
 
     C(present) are the hosts that are still in the play (None: all), or in that of another member: others keep no place
@@ -41,17 +41,17 @@ def decide(view, phase, name, present=None, now=None, shared=False):
     if node is None:
         return Decision("skip", "%s is not in the plan" % name)
     if phase == steps.DRAIN:
-        return _drain(view, node, present, now, shared)
+        return _decide_drain(view, node, present, now, shared)
     if node.state in state.ENDED:
         return Decision("skip", "already %s" % node.state)
     if node.state not in state.IN_FLIGHT or node.orphaned:
         return Decision("stop", "it is %s and has no grant to drain in this run" % node.state)
     if phase == steps.DOWN:
-        return _down(view, node, now)
+        return _decide_down(view, node, now)
     return Decision("go", "attempt %d" % node.attempt)
 
 
-def outlast_ticket(view, drain_s):
+def outlast_ticket(view, drain_s) -> str:
     """Return why no node starts whose jobs have DRAIN_S seconds to end; empty if its ticket lives longer."""
     ticket_s = view.policy.get("ticket_s", 0)
     if drain_s < ticket_s:
@@ -62,13 +62,13 @@ def outlast_ticket(view, drain_s):
     )
 
 
-def starts(view, phase, name):
+def starts_new(view, phase, name) -> bool:
     """Return True if a grant for this phase starts something new. A node that is down already is only finished."""
     node = view.nodes.get(name)
     return phase in (steps.DRAIN, steps.DOWN) and not (node is not None and node.state in state.NOT_SERVING)
 
 
-def _drain(view, node, present, now, shared):
+def _decide_drain(view, node, present, now, shared) -> Decision:
     if node.state in state.ENDED:
         return Decision("skip", "already %s%s" % (node.state, ": " + node.reason if node.reason else ""))
     if node.state in state.IN_FLIGHT and not node.orphaned:
@@ -76,7 +76,7 @@ def _drain(view, node, present, now, shared):
     taken_up = node.orphaned and node.state in state.NOT_SERVING
     # An orphaned node that is down is finished or rolled back also while no node may start, but never to a version that
     # was not approved.
-    closed = (_unapproved(view) if node.diverted else None) if taken_up else _closed(view, node, now)
+    closed = (_check_approval(view) if node.diverted else None) if taken_up else _check_closed(view, node, now)
     if closed:
         return closed
     policy = view.policy
@@ -87,71 +87,75 @@ def _drain(view, node, present, now, shared):
         if len(working) >= policy["max_down"]:
             return Decision(
                 "wait",
-                "%d of %d nodes down: %s" % (len(working), policy["max_down"], listed(other.name for other in working)),
+                "%d of %d nodes down: %s"
+                % (len(working), policy["max_down"], list_names(other.name for other in working)),
             )
         return Decision("go", "continued: %s" % node.reason)
     held = _held_for_good(view)
     if held:
         return held
-    canaries = _canaries(view, node, present, shared)
+    canaries = _check_canaries(view, node, present, shared)
     if canaries:
         return canaries
-    earlier = _waves(view, node, present)
+    earlier = _check_waves(view, node, present)
     if earlier:
         return earlier
     out = _out_by_domain(view, node)
-    full = _domains(view, node.domains, out)
+    full = _check_domains(view, node.domains, out)
     if full:
         return full
     draining = [
-        other for other in view.nodes.having("draining") if other.name != node.name and not _both_left(node, other)
+        other for other in view.nodes.with_state("draining") if other.name != node.name and not _both_left(node, other)
     ]
     # A node that drains needs a down slot next. No more nodes start than there are free slots, unless the policy lets
     # nodes drain ahead of their slot.
     ahead = policy["max_draining"] > policy["max_down"]
-    room = (policy["max_draining"] if ahead else min(policy["max_draining"], _room(view, down))) - len(draining)
+    room = (policy["max_draining"] if ahead else min(policy["max_draining"], _count_free_slots(view, down))) - len(
+        draining
+    )
     if room < 1:
-        busy = draining + down + _beside(view)
+        busy = draining + down + _find_nodes_beside(view)
         return Decision(
             "wait",
             "%d of %d slots to drain and %d of %d down slots taken%s"
             % (
                 len(draining),
                 policy["max_draining"],
-                _taken(view, down),
+                _count_used_slots(view, down),
                 policy["max_down"],
-                _grown(view) + (" by " + listed(_called(view, other) for other in busy) if busy else ""),
+                _current_window(view)
+                + (" by " + list_names(_name_node(view, other) for other in busy) if busy else ""),
             ),
         )
-    first = [] if node.orphaned else _ahead(view, node, present, out, room)
+    first = [] if node.orphaned else _find_nodes_ahead(view, node, present, out, room)
     if len(first) >= room:
         return Decision(
             "wait",
             "%s in the plan's order"
-            % ("%s goes first" % first[0] if len(first) == 1 else "%s go first" % listed(first)),
+            % ("%s goes first" % first[0] if len(first) == 1 else "%s go first" % list_names(first)),
         )
     return Decision(
         "go",
         "%d of %d down slots taken%s, %d of %d failures"
         % (
-            _taken(view, down),
+            _count_used_slots(view, down),
             policy["max_down"],
-            _grown(view),
-            len(limits.charged(view.nodes.having(*state.FAILED))),
+            _current_window(view),
+            len(limits.filter_charged(view.nodes.with_state(*state.FAILED))),
             policy["failure_budget"],
         ),
     )
 
 
-def _down(view, node, now):
+def _decide_down(view, node, now) -> Decision:
     if node.state in state.NOT_SERVING:
         return Decision("go", "it is down already")
     if node.order:
         return Decision("stop", node.order)
-    stale = _stale(view, node.ticket, now)
+    stale = _explain_stale_ticket(view, node.ticket, now)
     if stale:
         return Decision("stop", stale)
-    closed = _closed(view, node, now)
+    closed = _check_closed(view, node, now)
     if closed:
         return closed
     held = _held_for_good(view)
@@ -159,14 +163,18 @@ def _down(view, node, now):
         return held
     down = _down_now(view)
     most = view.policy["max_down"]
-    if _room(view, down) < 1:
+    if _count_free_slots(view, down) < 1:
         return Decision(
-            "wait", "%d of %d down slots taken%s by %s" % (_taken(view, down), most, _grown(view), _names(view, down))
+            "wait",
+            "%d of %d down slots taken%s by %s"
+            % (_count_used_slots(view, down), most, _current_window(view), _list_slot_names(view, down)),
         )
-    return Decision("go", "%d of %d down slots taken%s" % (_taken(view, down) + 1, most, _grown(view)))
+    return Decision(
+        "go", "%d of %d down slots taken%s" % (_count_used_slots(view, down) + 1, most, _current_window(view))
+    )
 
 
-def _stale(view, ticket, now):
+def _explain_stale_ticket(view, ticket, now) -> str:
     """Return why the ticket to drain is no longer valid, and with it what was read before the drain; empty if valid."""
     if ticket is None:
         return "it has no ticket to drain: it is resumed, and the next run starts it again"
@@ -175,7 +183,7 @@ def _stale(view, ticket, now):
             "it drained by plan %s, and the rollout follows plan %s now: it is resumed, and the next run starts it "
             "again" % (ticket.sha256[:12], view.sha256[:12])
         )
-    if now is not None and timestamp(now) >= ticket.expires:
+    if now is not None and format_time(now) >= ticket.expires:
         return (
             "its ticket to drain was granted at %s and expired at %s, so its state may have changed since: it is "
             "resumed, and the next run starts it again. rollout_ticket_s is the lifetime of a ticket"
@@ -184,17 +192,17 @@ def _stale(view, ticket, now):
     return ""
 
 
-def _closed(view, node, now):
+def _check_closed(view, node, now) -> Decision | None:
     """Return the decision that keeps every node from starting now; None if there is none."""
     policy = view.policy
     if view.stopped:
         return Decision("stop", "stopped by " + view.stopped)
     if view.refused:
         return Decision("stop", "this run only finishes nodes that were in flight: " + view.refused)
-    unapproved = _unapproved(view)
+    unapproved = _check_approval(view)
     if unapproved:
         return unapproved
-    why = limits.spent(policy, view.nodes.having(*state.FAILED), view.attempted)
+    why = limits.explain_spent_budget(policy, view.nodes.with_state(*state.FAILED), view.attempt_count)
     if why:
         return Decision("stop", why)
     if view.paused:
@@ -206,7 +214,7 @@ def _closed(view, node, now):
     return None
 
 
-def _unapproved(view):
+def _check_approval(view) -> Decision | None:
     """Return the decision for a plan that waits for approval; None if it does not."""
     approved = view.policy["approved"]
     if approved is None or approved == view.sha256:
@@ -214,7 +222,7 @@ def _unapproved(view):
     return Decision("stop", "this plan is not approved: run again with rollout_approve=%s" % view.sha256[:12])
 
 
-def _canaries(view, node, present, shared):
+def _check_canaries(view, node, present, shared) -> Decision | None:
     """Return the decision that keeps other nodes from starting before every canary has ended; None if there is none."""
     if node.canary:
         return None
@@ -232,7 +240,7 @@ def _canaries(view, node, present, shared):
         return Decision(
             "stop",
             "no canary is done, so the change is not proven: %s: run again with a node in rollout_canaries that can "
-            "start" % listed("%s is %s" % (other.name, other.state) for other in canaries),
+            "start" % list_names("%s is %s" % (other.name, other.state) for other in canaries),
         )
     left = [
         other.name
@@ -241,23 +249,23 @@ def _canaries(view, node, present, shared):
     ]
     if left and shared:
         return Decision(
-            "wait", "canaries go first, and no running job has %s: run the job with the canaries" % listed(left)
+            "wait", "canaries go first, and no running job has %s: run the job with the canaries" % list_names(left)
         )
     if left:
         return Decision(
             "stop",
             "canary %s did not start, so the change is not proven on such nodes: find out why it left the play, and "
-            "run again" % listed(left),
+            "run again" % list_names(left),
         )
     waiting = [
         "%s%s" % (other.name, " (it soaks)" if other.state == "soaking" else "")
         for other in canaries
         if other.state not in state.ENDED
     ]
-    return Decision("wait", "canaries go first: %s" % listed(waiting)) if waiting else None
+    return Decision("wait", "canaries go first: %s" % list_names(waiting)) if waiting else None
 
 
-def _waves(view, node, present):
+def _check_waves(view, node, present) -> Decision | None:
     """Return the decision that keeps a wave from starting before the wave before it has ended.
 
     None if there is none.
@@ -272,7 +280,7 @@ def _waves(view, node, present):
     left = list(itertools.islice(view.nodes.waiting_before(first, present), NAMED + 1))
     left += [
         other.name
-        for other in view.nodes.having(*state.IN_FLIGHT)
+        for other in view.nodes.with_state(*state.IN_FLIGHT)
         if other.position is not None and other.position < first and (present is None or other.name in present)
     ]
     return (
@@ -286,20 +294,20 @@ def _waves(view, node, present):
     )
 
 
-def _ahead(view, node, present, out, room):
+def _find_nodes_ahead(view, node, present, out, room) -> list[str]:
     """Return nodes before this one in the plan's order that could start now, at most as many as there are free
     slots.
     """
 
-    def barred(places):
-        return _domains(view, places, out) is not None
+    def is_barred(places) -> bool:
+        return _check_domains(view, places, out) is not None
 
     before = node.position if node.position is not None else 0
     capped = bool(view.policy["domain_caps"])
-    return list(itertools.islice(view.nodes.waiting_before(before, present, barred if capped else None), room))
+    return list(itertools.islice(view.nodes.waiting_before(before, present, is_barred if capped else None), room))
 
 
-def _both_left(node, other):
+def _both_left(node, other) -> bool:
     """Return True if both nodes drained when their controllers died.
 
     Each has its place already. If they waited for each other where a limit was lowered meanwhile, neither would go.
@@ -307,28 +315,28 @@ def _both_left(node, other):
     return node.orphaned and other.orphaned and other.state == "draining"
 
 
-def _out_by_domain(view, node):
+def _out_by_domain(view, node) -> dict:
     """Return the other nodes that are out in each failure domain, by (key, domain); empty if the policy has no caps."""
     out = {}
     if view.policy["domain_caps"]:
-        for other in view.nodes.having(*(state.LEAVING + state.OUT_OF_SERVICE)):
+        for other in view.nodes.with_state(*(state.LEAVING + state.OUT_OF_SERVICE)):
             if other.name != node.name and not _both_left(node, other):
-                for item in domains.places(other.domains):
+                for item in domains.list_places(other.domains):
                     out.setdefault(item, []).append(other)
         for dummy, other in view.beside:
-            for item in domains.places(other.domains):
+            for item in domains.list_places(other.domains):
                 out.setdefault(item, []).append(other)
     return out
 
 
-def _domains(view, places, out):
+def _check_domains(view, places, out) -> Decision | None:
     """Return the decision that a cap on a failure domain requires.
 
     None if there is room. PLACES: the node's domains.
     """
     waits = None
     for key, cap in sorted(view.policy["domain_caps"].items()):
-        mine = domains.names(places.get(key))
+        mine = domains.parse_names(places.get(key))
         if not mine:
             return Decision(
                 "stop",
@@ -345,7 +353,7 @@ def _domains(view, places, out):
                 cap,
                 key,
                 place,
-                listed(_called(view, other) for other in there),
+                list_names(_name_node(view, other) for other in there),
             )
             if len([other for other in there if other.state in state.OUT_OF_SERVICE]) >= cap:
                 return Decision(
@@ -357,67 +365,69 @@ def _domains(view, places, out):
     return waits
 
 
-def _down_now(view):
-    return view.nodes.having(*state.NOT_SERVING)
+def _down_now(view) -> list[state.Node]:
+    return view.nodes.with_state(*state.NOT_SERVING)
 
 
-def _out(view):
+def _find_nodes_out(view) -> list[state.Node]:
     """Return the nodes that are lost or in quarantine, by this rollout or before it."""
-    return view.nodes.having(*state.OUT_OF_SERVICE)
+    return view.nodes.with_state(*state.OUT_OF_SERVICE)
 
 
-def _beside(view):
+def _find_nodes_beside(view) -> list[state.Node]:
     """Return the nodes of other rollouts of the pool that take a down slot."""
     return [node for dummy, node in view.beside if node.state in state.NOT_SERVING + state.OUT_OF_SERVICE]
 
 
-def _called(view, node):
+def _name_node(view, node) -> str:
     """Return the name of a node for a message, with its rollout if it is another one."""
     rollout = next((other_id for other_id, other in view.beside if other is node), "")
     return "%s of rollout %s" % (node.name, rollout) if rollout else node.name
 
 
-def _taken(view, down):
+def _count_used_slots(view, down) -> int:
     """Return the number of down slots in use: nodes down, out of service, and broken for other reasons."""
-    return len(down) + len(_out(view)) + len(_beside(view)) + view.policy["broken_elsewhere"]
+    return len(down) + len(_find_nodes_out(view)) + len(_find_nodes_beside(view)) + view.policy["broken_elsewhere"]
 
 
-def _names(view, down):
-    words = [_called(view, node) for node in down + _out(view) + _beside(view)]
+def _list_slot_names(view, down) -> str:
+    words = [_name_node(view, node) for node in down + _find_nodes_out(view) + _find_nodes_beside(view)]
     elsewhere = view.policy["broken_elsewhere"]
-    return listed(words) + ("%s%d broken elsewhere" % (" and " if words else "", elsewhere) if elsewhere else "")
+    return list_names(words) + ("%s%d broken elsewhere" % (" and " if words else "", elsewhere) if elsewhere else "")
 
 
-def _room(view, down):
+def _count_free_slots(view, down) -> int:
     """Return the number of nodes that may go down now: the free slots, within what growth allows."""
-    free = view.policy["max_down"] - _taken(view, down)
+    free = view.policy["max_down"] - _count_used_slots(view, down)
     return max(0, free if view.window is None else min(free, view.window - len(down)))
 
 
-def _grown(view):
+def _current_window(view) -> str:
     return "" if view.window is None else " (%d for now)" % view.window
 
 
-def _held_for_good(view):
+def _held_for_good(view) -> Decision | None:
     """Return the decision for a rollout whose down slots are all held by nodes out of service; None if not all are."""
-    for_good = len(_out(view)) + view.policy["broken_elsewhere"]
+    for_good = len(_find_nodes_out(view)) + view.policy["broken_elsewhere"]
     if for_good >= view.policy["max_down"]:
         return Decision(
             "stop",
             "every down slot (%d) is held by a node that is out of service: %s"
-            % (view.policy["max_down"], _names(view, [])),
+            % (view.policy["max_down"], _list_slot_names(view, [])),
         )
     return None
 
 
-def stops(view):
+def has_stopped(view) -> bool:
     """Return True if no further node starts, because the rollout was stopped or its failure budget is spent."""
     return bool(
-        view.stopped or view.refused or limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted)
+        view.stopped
+        or view.refused
+        or limits.explain_spent_budget(view.policy, view.nodes.with_state(*state.FAILED), view.attempt_count)
     )
 
 
-def vanished(view, present, mine=None):
+def find_vanished(view, present, mine=None) -> list[state.Node]:
     """Return nodes in flight that are no longer in the play and have no final state: they would hold their slots.
 
     C(mine) are the hosts of this controller's part (None: all), since the nodes of other members are in other plays.
@@ -425,12 +435,12 @@ def vanished(view, present, mine=None):
     present = set(present)
     return [
         node
-        for node in view.nodes.having(*state.IN_FLIGHT)
+        for node in view.nodes.with_state(*state.IN_FLIGHT)
         if not node.orphaned and node.name not in present and (mine is None or node.name in mine)
     ]
 
 
-def vanished_reason(node):
+def vanished_reason(node) -> str:
     """Return the reason for the state of a vanished node."""
     if not node.steps:
         return "stopped answering before its first step"

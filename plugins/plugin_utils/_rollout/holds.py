@@ -28,7 +28,7 @@ class HoldError(Exception):
     """A query cannot be asked; the message says why."""
 
 
-def check(queries):
+def check_queries(queries) -> None:
     """Refuse queries that cannot be sent."""
     names = [query["name"] for query in queries]
     repeated = sorted(name for name in set(names) if names.count(name) > 1)
@@ -53,12 +53,12 @@ def check(queries):
             )
 
 
-def wanted(queries):
+def strip_queries(queries) -> dict[str, str]:
     """Return the queries as the policy keeps them: the query by name, without URL and headers."""
     return {query["name"]: query["query"] for query in queries}
 
 
-def judge(status, body):
+def judge_answer(status, body) -> tuple[str, str]:
     """Return (CLEAR, HOLDS or UNKNOWN, why) for the answer of a Prometheus to an instant query. Pure."""
     try:
         found = json.loads(body)
@@ -66,25 +66,25 @@ def judge(status, body):
         return UNKNOWN, "its answer (HTTP %d) is not JSON" % status
     if status != 200 or not isinstance(found, dict) or found.get("status") != "success":
         said = found.get("error") if isinstance(found, dict) else ""
-        return UNKNOWN, "it answered HTTP %d%s" % (status, ": " + text.line(said, 200) if said else "")
+        return UNKNOWN, "it answered HTTP %d%s" % (status, ": " + text.one_line(said, 200) if said else "")
     # Some of the servers behind it did not answer, so their series are unknown.
     partial = [found[key] for key in ("warnings", "partialResponse", "isPartial") if found.get(key)]
     data = found.get("data")
     if partial or (isinstance(data, dict) and data.get("isPartial")):
-        return UNKNOWN, "its answer is not complete: %s" % text.line(text.shown(partial), 200)
+        return UNKNOWN, "its answer is not complete: %s" % text.one_line(text.format_value(partial), 200)
     if not isinstance(data, dict) or data.get("resultType") != "vector" or not isinstance(data.get("result"), list):
         kind = data.get("resultType") if isinstance(data, dict) else None
-        return UNKNOWN, "its answer is %s, expected a vector" % text.line(text.shown(kind), 40)
+        return UNKNOWN, "its answer is %s, expected a vector" % text.one_line(text.format_value(kind), 40)
     result = data["result"]
     if not result:
         return CLEAR, ""
     return HOLDS, "%s: %s" % (
-        text.count(len(result), "series", "series"),
-        limits.listed((_series(entry) for entry in result), 3),
+        text.count_noun(len(result), "series", "series"),
+        limits.list_names((_describe_series(entry) for entry in result), 3),
     )
 
 
-def _series(entry):
+def _describe_series(entry) -> str:
     metric = entry.get("metric") if isinstance(entry, dict) else None
     value = entry.get("value") if isinstance(entry, dict) else None
     labels = (
@@ -94,10 +94,10 @@ def _series(entry):
     )
     name = metric.get("__name__", "") if isinstance(metric, dict) else ""
     number = value[1] if isinstance(value, list) and len(value) == 2 else "?"
-    return text.line("%s{%s} = %s" % (name, labels, number), 160)
+    return text.one_line("%s{%s} = %s" % (name, labels, number), 160)
 
 
-def ask(query):
+def ask(query) -> tuple[str, str]:
     """Send one query; return (state, why)."""
     url = query["url"].rstrip("/") + "/api/v1/query"
     # Without it Thanos leaves out servers that do not answer.
@@ -108,32 +108,32 @@ def ask(query):
         answer = web.request(url, query["timeout"], body, headers)
     except web.WebError as exc:
         return UNKNOWN, "%s: %s" % (web.place(query["url"]), exc)
-    found, why = judge(answer.status, answer.body)
+    found, why = judge_answer(answer.status, answer.body)
     # A server, or a proxy before it, may repeat what it was sent.
     why = redaction.redact(why, web.header_secrets(query["headers"]), WHY)
     return found, "%s: %s" % (web.place(query["url"]), why) if found == UNKNOWN else why
 
 
-def _digest(queries):
+def _digest_queries(queries) -> str:
     plain = [[query["name"], query["url"], query["query"], query["timeout"]] for query in queries]
     return hashlib.sha256(json.dumps(plain).encode()).hexdigest()
 
 
-def answers(path, queries, age_s, now=time.time):
+def find_answers(path, queries, age_s, now=time.time) -> dict | None:
     """Return answers to the QUERIES that are at most AGE_S old.
 
     {"time", "results": {name: [state, why]}, "unanswered_since": {name: time}}; None if another process sends them and
     does not finish.
     """
     patience = sum(query["timeout"] for query in queries) + 5
-    with files.locked(path, patience) as handle:
+    with files.open_locked(path, patience) as handle:
         if handle is None:
             return None
-        kept, digest = files.read_json(handle), _digest(queries)
-        if not (_usable(kept, queries) and kept["digest"] == digest and 0 <= now() - kept["time"] <= age_s):
+        kept, digest = files.read_json(handle), _digest_queries(queries)
+        if not (_usable_answers(kept, queries) and kept["digest"] == digest and 0 <= now() - kept["time"] <= age_s):
             begun = now()
             results = {query["name"]: list(ask(query)) for query in queries}
-            before = kept["unanswered_since"] if _usable(kept, queries) else {}
+            before = kept["unanswered_since"] if _usable_answers(kept, queries) else {}
             silent = {name: before.get(name, begun) for name, (found, dummy) in results.items() if found == UNKNOWN}
             # The answers are as old as the first query.
             kept = {"digest": digest, "time": begun, "results": results, "unanswered_since": silent}
@@ -141,7 +141,7 @@ def answers(path, queries, age_s, now=time.time):
         return kept
 
 
-def _usable(kept, queries):
+def _usable_answers(kept, queries) -> bool:
     results = kept.get("results")
     return (
         isinstance(results, dict)
@@ -152,7 +152,7 @@ def _usable(kept, queries):
     )
 
 
-def verdict(policy_holds, queries, found, deadline_s, age_s, now):
+def judge_holds(policy_holds, queries, found, deadline_s, age_s, now) -> tuple[list, str]:
     """Return (names of the queries that keep nodes from starting, why). Pure.
 
     Only a fresh and empty answer to every query of the policy lets a node start.

@@ -16,7 +16,7 @@ import re
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, limits, options, windows
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError, natural
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError, natural_key
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Plan
 
 DIGITS = 8  # of a digest, at least
@@ -26,7 +26,7 @@ NOT_COMPARED = ("waves", "fleet", "approved")
 NAMES = {"holds": "rollout_hold_queries"}
 
 
-def refuse(rollout_id, view, shared):
+def refuse_join(rollout_id, view, shared) -> None:
     """Refuse a rollout that cannot be joined. SHARED: the plan was made for several controllers."""
     if view.run is None:
         raise PlanError(
@@ -46,7 +46,7 @@ def refuse(rollout_id, view, shared):
         )
 
 
-def disagreement(view, digest, given):
+def find_disagreement(view, digest, given) -> str:
     """Return why this run joins with no node that has not started; empty if it agrees with the plan.
 
     DIGEST: the first letters of the digest of the plan that is to be joined; empty for any. GIVEN: the limits of this
@@ -60,29 +60,29 @@ def disagreement(view, digest, given):
             % (digest, view.sha256[:12], view.rollout_id)
         )
     try:
-        differ(view, given)
+        refuse_other_limits(view, given)
     except (PlanError, options.OptionError, windows.WindowError) as exc:
         return str(exc)
     return ""
 
 
-def unfinished(view, probes):
+def find_unfinished(view, probes) -> list[str]:
     """Return the nodes of this controller that a member left in flight, or lost after a change."""
     names = {probe.name for probe in probes}
     return [
         node.name
-        for node in view.nodes.having(*state.IN_FLIGHT, "lost")
+        for node in view.nodes.with_state(*state.IN_FLIGHT, "lost")
         if node.name in names and (node.state != "lost" or entries.is_lost(node))
     ]
 
 
-def differ(view, given):
+def refuse_other_limits(view, given) -> None:
     """Refuse limits that differ from the plan's. Shares such as 10% are shares of all nodes of the plan."""
     policy = {key: view.changed[key]["was"] if key in view.changed else value for key, value in view.policy.items()}
     compared = {key: value for key, value in given.items() if key not in NOT_COMPARED}
     # Of a limit that was not given, the plan's counts: some have another one for their default.
     kept = {key: policy[key] for key in limits.DEFAULTS if key in policy}
-    complete = limits.complete(dict(kept, **compared), policy["fleet"])
+    complete = limits.complete_policy(dict(kept, **compared), policy["fleet"])
     for key in sorted(compared):
         if complete.get(key) != policy.get(key):
             raise PlanError(
@@ -93,12 +93,12 @@ def differ(view, given):
             )
 
 
-def entry_of(probe, node, planned):
+def entry_of(probe, node, planned) -> dict | None:
     """Return the entry of one node of the plan as it is found now; None if it stays as it is in the ledger.
 
     NODE: its state in the ledger; in flight, the controller that worked on it is dead. PLANNED: its entry in the plan.
     """
-    lost = node.state == "lost" and state.unproven(node)
+    lost = node.state == "lost" and state.is_unproven(node)
     # It was sick before any change, which may be over.
     sick = node.state in state.FAILED and node.failure == state.SICK
     if not (lost or sick or node.state == "pending" or node.state in state.IN_FLIGHT):
@@ -112,13 +112,13 @@ def entry_of(probe, node, planned):
     return dict(entry, domains=dict(node.domains))
 
 
-def part(view, planned, probes):
+def plan_part(view, planned, probes) -> tuple[Plan, dict]:
     """Return (plan of this controller's nodes, the entries that the ledger has to take over).
 
     PLANNED: the event of the plan. PROBES: the nodes of this controller as they are now.
     """
     nodes, changed = {}, {}
-    for probe in sorted(probes, key=lambda one: natural(one.name)):
+    for probe in sorted(probes, key=lambda one: natural_key(one.name)):
         node, before = view.nodes.get(probe.name), planned["nodes"].get(probe.name)
         if node is None or before is None:
             continue
@@ -127,15 +127,15 @@ def part(view, planned, probes):
             changed[probe.name] = entry
         nodes[probe.name] = dict(before, **{"state": node.state, "reason": node.reason, **(entry or {})})
     going = [name for name, node in nodes.items() if node["state"] == "pending" or node.get("orphaned")]
-    order = sorted(going, key=lambda name: _place(view.nodes.get(name)))
+    order = sorted(going, key=lambda name: _plan_position(view.nodes.get(name)))
     return Plan(view.target, order, nodes, dict(view.policy), view.sha256), changed
 
 
-def _place(node):
-    return (node.position is None, node.position or 0, natural(node.name))
+def _plan_position(node) -> tuple[bool, int, list]:
+    return (node.position is None, node.position or 0, natural_key(node.name))
 
 
-def lines(made, rollout_id, total, left_out):
+def describe_join(made, rollout_id, total, left_out) -> list[str]:
     """Return what a controller joins, as lines to print.
 
     TOTAL: the number of nodes of the plan. LEFT_OUT: hosts of the controller that are not in the plan.
@@ -163,7 +163,7 @@ def lines(made, rollout_id, total, left_out):
     if left_out:
         found.append(
             "  not in the plan: %s; to include %s, run gpufleet.lifecycle.plan again"
-            % (limits.listed(sorted(left_out, key=natural)), "it" if len(left_out) == 1 else "them")
+            % (limits.list_names(sorted(left_out, key=natural_key)), "it" if len(left_out) == 1 else "them")
         )
     return found
 
@@ -171,13 +171,13 @@ def lines(made, rollout_id, total, left_out):
 SEMANTIC = re.compile(r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 
 
-def read_line(version):
+def read_line(version) -> tuple[int, int] | None:
     """Return (major, minor) of a semantic version; None if it is none."""
     found = SEMANTIC.fullmatch(version) if isinstance(version, str) else None
     return (int(found.group(1)), int(found.group(2))) if found else None
 
 
-def go_together(planned, here):
+def go_together(planned, here) -> bool:
     """Return True if the version HERE may go on with what the version PLANNED has planned.
 
     A plan has no version if the controller that made it could not read its own; any version may continue it. A version
@@ -186,7 +186,7 @@ def go_together(planned, here):
     return not planned or (read_line(planned) is not None and read_line(planned) == read_line(here))
 
 
-def require_compatible(view, here, shared):
+def require_compatible(view, here, shared) -> None:
     """Refuse to go on with a rollout that has not ended, and that a version planned which does not go with HERE.
 
     HERE: the version of this controller, empty if it is not known. SHARED: several controllers share the plan.
@@ -209,14 +209,12 @@ def require_compatible(view, here, shared):
     )
 
 
-def refuse_other_inventory(view, inventory):
+def refuse_other_inventory(view, inventory) -> None:
     """Refuse the id of a rollout whose nodes are all unknown here: its record would be replaced by that of other nodes.
 
     INVENTORY: every host of the inventory of this run, whatever its limit; None if that is not known.
     """
-    planned = (
-        {node.name for node in view.nodes.everything()} if view.run is not None and inventory is not None else set()
-    )
+    planned = {node.name for node in view.nodes.list_all()} if view.run is not None and inventory is not None else set()
     if planned and not planned & set(inventory):
         names = sorted(planned)
         raise PlanError(

@@ -14,14 +14,14 @@ import typing as t
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import baseline as baselines
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import config
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import probes
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import list_names
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
 
 END = "Nothing was changed."
 NAMED = 3  # nodes whose refusal is printed in full
 
 
-def canonical(document: t.Any, name: str) -> t.Dict[str, t.Any]:
+def canonical_document(document: t.Any, name: str) -> t.Dict[str, t.Any]:
     """Return the configuration NAME of DOCUMENT as its own document. Raises ConfigError if it cannot be used."""
     entries = []
     for entry in config.choose(config.parse(document), name):
@@ -37,7 +37,7 @@ def canonical(document: t.Any, name: str) -> t.Dict[str, t.Any]:
     return {"version": config.VERSION, "mig-configs": {name: entries}}
 
 
-def wanted(given: t.Mapping[str, t.Any], read: t.Callable[[str], t.Any]) -> t.Dict[str, t.Dict[str, t.Any]]:
+def find_layouts(given: t.Mapping[str, t.Any], read: t.Callable[[str], t.Any]) -> t.Dict[str, t.Dict[str, t.Any]]:
     """Return the layout of each node.
 
     GIVEN is {node: {"name", "configs", "file"}}, its nvidia_mig_config, nvidia_mig_configs and nvidia_mig_config_file.
@@ -59,8 +59,8 @@ def wanted(given: t.Mapping[str, t.Any], read: t.Callable[[str], t.Any]) -> t.Di
             )
         try:
             if file and (file, name) not in known:
-                known[file, name] = canonical(read(str(file)), name)
-            found[node] = {"name": name, "config": known[file, name] if file else canonical(configs, name)}
+                known[file, name] = canonical_document(read(str(file)), name)
+            found[node] = {"name": name, "config": known[file, name] if file else canonical_document(configs, name)}
         except config.ConfigError as exc:
             raise PlanError(
                 "The MIG layout of %s cannot be used: %s. Correct nvidia_mig_config, or the layout itself. "
@@ -77,11 +77,11 @@ def refuse_unfit(looks: t.Mapping[str, t.Any]) -> None:
         said = {node: unfit[node].removeprefix(node + ": ").removesuffix(END).rstrip(". ") for node in names[:NAMED]}
         raise PlanError(
             "%s cannot have the MIG layout that is wanted: %s %s"
-            % (listed(names), " ".join("%s: %s." % one for one in said.items()), END)
+            % (list_names(names), " ".join("%s: %s." % one for one in said.items()), END)
         )
 
 
-def before(
+def find_layouts_before(
     rollout_id: str, nodes: t.Iterable[t.Any], baseline_of: t.Callable[[str], t.Any]
 ) -> t.Dict[str, t.Dict[str, t.Any]]:
     """Return the layouts that the rollout found on those of its NODES that started and whose layout it changes.

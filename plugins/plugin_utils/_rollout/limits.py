@@ -27,7 +27,7 @@ def count_nodes(amount: t.Union[int, str], fleet: int) -> int:
     return max(1, int(fleet * float(share[1]) / 100.0)) if share else int(amount)
 
 
-def complete(given: t.Mapping[str, t.Any], fleet: int) -> dict:
+def complete_policy(given: t.Mapping[str, t.Any], fleet: int) -> dict:
     """Return the policy of a rollout for the gate: all limits, with shares as nodes of the fleet.
 
     Raises:
@@ -52,11 +52,11 @@ def complete(given: t.Mapping[str, t.Any], fleet: int) -> dict:
         isinstance(part, str) and part for item in holds.items() for part in item
     ):
         raise options.OptionError("rollout_limits.holds is %r; expected queries by name, or {} for none" % (holds,))
-    windows.check(policy["windows"])
+    windows.check_windows(policy["windows"])
     return policy
 
 
-def wave_sizes(given, total):
+def wave_sizes(given, total) -> list:
     """Return the sizes of the waves for TOTAL nodes. The last given size repeats, as with C(serial)."""
     sizes = []
     while given and sum(sizes) < total:
@@ -65,7 +65,7 @@ def wave_sizes(given, total):
     return sizes
 
 
-def wave_of(sizes, position):
+def wave_of(sizes, position) -> tuple[int, int]:
     """Return (number of the wave from 1, position of its first node) for a position.
 
     Later ones are in the last wave.
@@ -78,17 +78,17 @@ def wave_of(sizes, position):
     return 1, 0
 
 
-def charged(nodes):
+def filter_charged(nodes) -> list[state.Node]:
     """Return the failed nodes that count against the budgets: not those that were sick before any change."""
     return [node for node in nodes if node.failure != state.SICK]
 
 
-def weight(node):
+def failure_weight(node) -> int:
     """Return the weight of a failed node in the failure budget: a lost one counts twice."""
     return 2 if node.failure == state.LOST else 1
 
 
-def common_cause(policy, failed):
+def common_cause(policy, failed) -> list[state.Node]:
     """Return the nodes that failed in the same way, if there are enough to blame the change; otherwise none."""
     if not policy["common_cause"]:
         return []
@@ -102,19 +102,19 @@ def common_cause(policy, failed):
     return []
 
 
-def listed(names, most=5):
+def list_names(names, most=5) -> str:
     """Return names in a list for a sentence; the rest after the first few as a number."""
     names = list(names)
     return ", ".join(names[:most]) + (" and %d more" % (len(names) - most) if len(names) > most else "")
 
 
-def spent(policy, failed, went):
+def explain_spent_budget(policy, failed, went) -> str:
     """Return why no further node may start after these failures; empty while there is budget. WENT: nodes started."""
-    mine = charged(failed)
+    mine = filter_charged(failed)
     if not mine:
         return ""
-    names = listed(node.name for node in mine)
-    if sum(weight(node) for node in mine) >= policy["failure_budget"]:
+    names = list_names(node.name for node in mine)
+    if sum(failure_weight(node) for node in mine) >= policy["failure_budget"]:
         return "the failure budget of %d is spent by %s" % (policy["failure_budget"], names)
     for failure, most in sorted(policy["failure_classes"].items()):
         of_class = [node for node in mine if node.failure == failure]
@@ -123,7 +123,7 @@ def spent(policy, failed, went):
                 most,
                 failure,
                 "" if most == 1 else "s",
-                listed(node.name for node in of_class),
+                list_names(node.name for node in of_class),
             )
     share = policy["failure_percent"]
     # With few nodes one failure is a large share. Then only failure_budget counts, unless no failure is allowed.
@@ -142,7 +142,7 @@ def spent(policy, failed, went):
     alike = common_cause(policy, mine)
     if alike:
         return "%s failed in the same way (%s), so the cause is likely the change and not the nodes" % (
-            listed(node.name for node in alike),
+            list_names(node.name for node in alike),
             alike[0].signature,
         )
     return ""
@@ -159,7 +159,7 @@ PARTICULAR = (
 )
 
 
-def sign_failure(step, reason, checks=(), node=""):
+def sign_failure(step, reason, checks=(), node="") -> str:
     """Return a short text that is equal for equal failures. CHECKS: the ids of the health checks that failed."""
     if checks:
         return "%s: %s" % (step or "start", ", ".join(sorted(set(checks))))[:SIGNATURE_LENGTH]

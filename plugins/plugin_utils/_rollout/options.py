@@ -127,7 +127,7 @@ def is_empty(value: t.Any) -> bool:
     return value is None or isinstance(value, str) and not value.strip()
 
 
-def read(given: t.Mapping[str, t.Any], spec: Spec, variables: t.Mapping[str, str]) -> dict:
+def read_options(given: t.Mapping[str, t.Any], spec: Spec, variables: t.Mapping[str, str]) -> dict:
     """Return all options of a spec, validated and converted, with their defaults.
 
     Args:
@@ -140,11 +140,11 @@ def read(given: t.Mapping[str, t.Any], spec: Spec, variables: t.Mapping[str, str
     """
     names = {key: variables.get(key, key) for key in {*spec, *given}}
     values = {
-        names[key]: _parse(names[key], value, spec[key]) if key in variables and key in spec else value
+        names[key]: _parse_value(names[key], value, spec[key]) if key in variables and key in spec else value
         for key, value in given.items()
         if not (key in variables and key in spec and is_empty(value))
     }
-    bound = {names[key]: _bind(key, SPEC.get(key, one)) if key in variables else one for key, one in spec.items()}
+    bound = {names[key]: _bind_types(key, SPEC.get(key, one)) if key in variables else one for key, one in spec.items()}
     result = ArgumentSpecValidator(bound).validate(values)
     if result.error_messages:
         message = " ".join(result.error_messages[0].split())
@@ -166,7 +166,7 @@ def find_unusable(given: t.Mapping[str, t.Any], spec: Spec, variables: t.Mapping
     found = {}
     for key in spec.keys() & given.keys():
         try:
-            read({key: given[key]}, {key: spec[key]}, variables)
+            read_options({key: given[key]}, {key: spec[key]}, variables)
         except OptionError as exc:
             found[key] = str(exc)
     return dict(sorted(found.items()))
@@ -175,14 +175,14 @@ def find_unusable(given: t.Mapping[str, t.Any], spec: Spec, variables: t.Mapping
 def read_variables(given: t.Mapping[str, t.Any], spec: Spec) -> dict:
     """Return the options of a part of SPEC from variables of a playbook, as read() does."""
     options = {name.removeprefix(PREFIX): value for name, value in given.items()}
-    return read(options, spec, {key: PREFIX + key for key in {*options, *spec}})
+    return read_options(options, spec, {key: PREFIX + key for key in {*options, *spec}})
 
 
-def _bind(key: str, spec: Spec) -> dict:
+def _bind_types(key: str, spec: Spec) -> dict:
     """Return the spec of an option with functions for its types, which refuse more than Ansible's do."""
     bound = dict(spec, maximum_length=LONG if key in LONG_TEXTS or spec.get("type") == "path" else LONGEST)
     if "options" in spec:
-        bound["options"] = {inner: _bind(inner, one) for inner, one in spec["options"].items()}
+        bound["options"] = {inner: _bind_types(inner, one) for inner, one in spec["options"].items()}
     for field in ("type", "elements"):
         if spec.get(field) in CONVERTERS:
             bound[field] = _make_converter(spec[field], bound)
@@ -197,7 +197,7 @@ def _make_converter(kind: str, spec: Spec) -> t.Callable[[t.Any], t.Any]:
     return convert
 
 
-def _parse(name: str, value: t.Any, spec: Spec) -> t.Any:
+def _parse_value(name: str, value: t.Any, spec: Spec) -> t.Any:
     """Return a list or dictionary with its own empty values left out, also if it is given as text."""
     kind = "dict" if spec.get("type") == "amounts" else spec.get("type")
     if kind not in ("list", "dict"):
@@ -212,7 +212,7 @@ def _parse(name: str, value: t.Any, spec: Spec) -> t.Any:
             dict(value)
             if parts is None
             else {
-                key if isinstance(key, str) else describe_value(key): _parse(
+                key if isinstance(key, str) else describe_value(key): _parse_value(
                     "%s.%s" % (name, key), one, parts.get(key, {})
                 )
                 for key, one in value.items()
@@ -227,7 +227,7 @@ def _parse(name: str, value: t.Any, spec: Spec) -> t.Any:
         if is_empty(one):
             raise OptionError("%s[%d] is empty" % (name, number))
     entry = {"type": spec.get("elements"), "options": spec.get("options")}
-    return [_parse("%s[%d]" % (name, number), one, entry) for number, one in enumerate(value)]
+    return [_parse_value("%s[%d]" % (name, number), one, entry) for number, one in enumerate(value)]
 
 
 def _parse_text(name: str, text: str, kind: str, elements: t.Optional[str]) -> t.Any:
@@ -248,14 +248,14 @@ def _parse_text(name: str, text: str, kind: str, elements: t.Optional[str]) -> t
     return [part.strip() for part in re.split(r"[,\r\n]", text) if part.strip()]
 
 
-def _fail(expected: str, value: t.Any) -> t.NoReturn:
+def _raise_type_error(expected: str, value: t.Any) -> t.NoReturn:
     raise ValueError("%s; expected %s" % (describe_value(value), expected))
 
 
 def _to_line(value: t.Any, spec: Spec) -> str:
     most = spec["maximum_length"]
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        _fail("a text, in quotes", value)
+        _raise_type_error("a text, in quotes", value)
     text = value.strip() if isinstance(value, str) else describe_value(value)
     if len(text) > most or re.search(r"[\x00-\x1f\x7f]", text):
         raise ValueError("more than one line, or too long; expected at most %d characters" % most)
@@ -267,7 +267,7 @@ def _to_whole(value: t.Any, spec: Spec) -> int:
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,%d}\s*" % SHOWN, value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        _fail("a whole number from %d to %d" % (least, most), value)
+        _raise_type_error("a whole number from %d to %d" % (least, most), value)
     return value
 
 
@@ -277,7 +277,7 @@ def _to_number(value: t.Any, spec: Spec) -> float:
     except (ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and abs(number) <= MOST_SECONDS):
-        _fail("a number of at most %d" % MOST_SECONDS, value)
+        _raise_type_error("a number of at most %d" % MOST_SECONDS, value)
     return number
 
 
@@ -288,14 +288,14 @@ def _to_bool(value: t.Any, spec: Spec) -> bool:
             return True
         if word in ("false", "no", "off", "n", "f", "0", 0):
             return False
-    return _fail("true or false", value)
+    return _raise_type_error("true or false", value)
 
 
 def _to_percent(value: t.Any, spec: Spec) -> float:
     text = value.strip() if isinstance(value, str) else describe_value(value)
     found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%?", text[:SHOWN])
     if not found or float(found[1]) > 100:
-        _fail("percent from 0 to 100", value)
+        _raise_type_error("percent from 0 to 100", value)
     return float(found[1])
 
 
@@ -307,7 +307,7 @@ def _to_amount(value: t.Any, spec: Spec) -> t.Union[int, str]:
         return text
     number = int(text) if re.fullmatch(r"[0-9]{1,%d}" % SHOWN, text) else value
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_NODES:
-        _fail("1 to %d nodes such as 2, or a share of the fleet such as 10%%" % MOST_NODES, value)
+        _raise_type_error("1 to %d nodes such as 2, or a share of the fleet such as 10%%" % MOST_NODES, value)
     return number
 
 
@@ -327,7 +327,7 @@ def _to_amounts(value: t.Any, spec: Spec) -> t.Dict[str, t.Union[int, str]]:
 
 def _to_name(value: t.Any, spec: Spec) -> str:
     if not isinstance(value, str) or not POOL.fullmatch(value.strip()):
-        _fail("a name of up to 100 letters, digits and . _ -, such as site-a", value)
+        _raise_type_error("a name of up to 100 letters, digits and . _ -, such as site-a", value)
     return value.strip()
 
 

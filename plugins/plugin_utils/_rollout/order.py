@@ -15,7 +15,7 @@ class PlanError(Exception):
     """There is nothing to plan, or it contradicts itself; the message says what to do."""
 
 
-def natural(name: str) -> t.List[t.Tuple[int, str]]:
+def natural_key(name: str) -> t.List[t.Tuple[int, str]]:
     """Return a sort key that orders gpu-2 before gpu-10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 
@@ -23,9 +23,9 @@ def natural(name: str) -> t.List[t.Tuple[int, str]]:
 def round_robin(names: t.Iterable[str], domain_of: t.Callable[[str], str]) -> t.List[str]:
     """Return the names in round-robin order of their failure domains, so that neighbours are not in one rack."""
     queues: t.Dict[str, t.List[str]] = {}
-    for name in sorted(names, key=natural):
+    for name in sorted(names, key=natural_key):
         queues.setdefault(domain_of(name), []).append(name)
-    lanes = [queues[domain] for domain in sorted(queues, key=natural)]
+    lanes = [queues[domain] for domain in sorted(queues, key=natural_key)]
     order = []
     for index in range(max((len(lane) for lane in lanes), default=0)):
         order.extend(lane[index] for lane in lanes if index < len(lane))
@@ -55,7 +55,7 @@ def idle_first(
     return order
 
 
-def digest(
+def digest_plan(
     target: str, order: t.Sequence[str], nodes: t.Mapping[str, t.Mapping[str, t.Any]], policy: t.Mapping[str, t.Any]
 ) -> str:
     """Return the digest that an approval is bound to: nodes, order, versions, MIG layouts, failure domains, canaries

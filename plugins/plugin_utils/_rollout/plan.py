@@ -32,15 +32,15 @@ class Plan:
     refused: str = ""  # why it only finishes the nodes in flight
 
     @property
-    def orphaned(self):
+    def orphaned(self) -> list[str]:
         return [name for name in self.order if self.nodes[name].get("orphaned")]
 
     @property
-    def canaries(self):
+    def canaries(self) -> list:
         return [name for name in self.order if self.nodes[name].get("canary")]
 
 
-def _taken_over(previous, policy, nodes):
+def _taken_over(previous, policy, nodes) -> tuple:
     """Return (policy, pause, limits that an operator set, notes) for a run that continues an interrupted one."""
     paused = previous.paused or ("%s (it was a stop)" % previous.stopped if previous.stopped else "")
     policy, changed = dict(policy), {}
@@ -65,12 +65,12 @@ def _taken_over(previous, policy, nodes):
     if failed:
         notes.append(
             "its failures still count: %s; to try a node that serves again, rollout_control with "
-            "rollout_verb=retry" % limits.listed(failed)
+            "rollout_verb=retry" % limits.list_names(failed)
         )
     return policy, paused, changed, notes
 
 
-def build(
+def build_plan(
     target: str,
     probes: t.Sequence[Probe],
     policy: t.Dict[str, t.Any],
@@ -87,7 +87,7 @@ def build(
     C(target) is one version for all nodes. C(targets) has a version for each node instead, as in a rollback, and
     C(kernels) the kernel to boot with it. C(layouts) is the MIG layout of nodes that get one: C(name), and C(config) or
     C(layout) as options of gpu_mig; such a node needs no version. C(previous) is the view of the same rollout before
-    this run. C(policy) is the result of limits.complete().
+    this run. C(policy) is the result of limits.complete_policy().
     """
     if not probes:
         raise PlanError(
@@ -101,17 +101,17 @@ def build(
             "Nodes are named twice: %s. Name each node once. Nothing was changed."
             % (", ".join(sorted({name for name in names if names.count(name) > 1})))
         )
-    twins = _twins.complaint({name: by_name[name].identity for name in sorted(by_name, key=order.natural)})
+    twins = _twins.complaint({name: by_name[name].identity for name in sorted(by_name, key=order.natural_key)})
     if twins:
         raise PlanError(twins + " Nothing was changed.")
     layouts, earlier = layouts or {}, {name: previous.nodes.get(name) if previous else None for name in by_name}
     driver = {name: bool(target or (targets or {}).get(name) or not layouts.get(name)) for name in by_name}
-    wanted = entries.versions(target, targets, [name for name in by_name if driver[name]])
+    wanted = entries.find_versions(target, targets, [name for name in by_name if driver[name]])
     wanted.update({name: entries.kept_version(by_name[name], earlier[name]) for name in by_name if not driver[name]})
     check_canaries(canaries, canaries_per_stratum, by_name)
     going_on = previous is not None and previous.run is not None and previous.finished is None
-    nodes = entries.absent(previous, by_name, abandoned, going_on)
-    for probe in sorted(probes, key=lambda one: order.natural(one.name)):
+    nodes = entries.find_absent(previous, by_name, abandoned, going_on)
+    for probe in sorted(probes, key=lambda one: order.natural_key(one.name)):
         nodes[probe.name] = entries.entry_of(
             probe, wanted[probe.name], earlier[probe.name], going_on, layouts.get(probe.name), driver[probe.name]
         )
@@ -124,7 +124,7 @@ def build(
         if lacking:
             raise PlanError(
                 "rollout_domain_caps limits the nodes of one %s, and the %s of these nodes is not known: %s. Set it in "
-                "gpufleet_domains, or by a group. Nothing was changed." % (key, key, limits.listed(lacking))
+                "gpufleet_domains, or by a group. Nothing was changed." % (key, key, limits.list_names(lacking))
             )
     spread = next(iter(sorted(policy["domain_caps"], key=lambda key: (policy["domain_caps"][key], key))), None)
     found = sorted({key for name in pending for key in nodes[name]["domains"]})
@@ -145,38 +145,40 @@ def build(
     for name in planned:
         nodes[name]["load"] = LOAD[by_name[name].at_work]
 
-    def neighbours(place, name):
+    def neighbours(place, name) -> tuple[str, int]:
         return nodes[name]["domains"].get(spread, "") if spread else "", limits.wave_of(policy["waves"], place)[
             0
         ] if policy["waves"] else 0
 
     free = {name for name in rest if "canary" not in nodes[name]}
     sequence = order.idle_first(planned, free, neighbours, lambda name: by_name[name].at_work)
-    shown = target or ", ".join(sorted({wanted[name] for name in by_name if driver[name]}, key=order.natural))
-    named = sorted({layouts[name]["name"] for name in by_name if layouts.get(name)}, key=order.natural)
+    shown = target or ", ".join(sorted({wanted[name] for name in by_name if driver[name]}, key=order.natural_key))
+    named = sorted({layouts[name]["name"] for name in by_name if layouts.get(name)}, key=order.natural_key)
     shown = " and ".join(filter(None, [shown, "MIG layout %s" % ", ".join(named) if named else ""]))
-    return Plan(shown, sequence, nodes, policy, order.digest(shown, planned, nodes, policy), paused, changed, notes)
+    return Plan(
+        shown, sequence, nodes, policy, order.digest_plan(shown, planned, nodes, policy), paused, changed, notes
+    )
 
 
-def unfinished(previous: t.Any, probes: t.Iterable[Probe]) -> t.List[str]:
+def find_unfinished(previous: t.Any, probes: t.Iterable[Probe]) -> t.List[str]:
     """Return the nodes of this run that an earlier run left in flight, or lost after a change."""
     names = {probe.name for probe in probes}
     return [
         node.name
-        for node in previous.nodes.having(*state.IN_FLIGHT, "lost")
+        for node in previous.nodes.with_state(*state.IN_FLIGHT, "lost")
         if node.name in names and not node.diverted and (node.state != "lost" or entries.is_lost(node))
     ]
 
 
-def finish(probes: t.Sequence[Probe], previous: t.Any, why: str) -> Plan:
+def plan_finish(probes: t.Sequence[Probe], previous: t.Any, why: str) -> Plan:
     """Return the plan of a run that only finishes its nodes in flight, to what they were on the way to.
 
     WHY: what refuses the plan that was asked for. Its limits are those of the run before, and all other nodes stay as
     they are in the ledger.
     """
-    by_name, names = {probe.name: probe for probe in probes}, unfinished(previous, probes)
+    by_name, names = {probe.name: probe for probe in probes}, find_unfinished(previous, probes)
     nodes: t.Dict[str, t.Dict[str, t.Any]] = {}
-    for node in previous.nodes.everything():
+    for node in previous.nodes.list_all():
         if node.name in names:
             layout = dict(node.layout) or None
             found = entries.entry_of(
@@ -190,12 +192,12 @@ def finish(probes: t.Sequence[Probe], previous: t.Any, why: str) -> Plan:
         nodes.setdefault(probe.name, new)
     before = {**previous.policy, **{key: values["was"] for key, values in previous.changed.items()}}
     policy, paused, changed, notes = _taken_over(previous, before, {})
-    going = [name for name in sorted(names, key=order.natural) if nodes[name].get("orphaned")]
-    sha256 = order.digest(previous.target, going, nodes, policy)
+    going = [name for name in sorted(names, key=order.natural_key) if nodes[name].get("orphaned")]
+    sha256 = order.digest_plan(previous.target, going, nodes, policy)
     return Plan(previous.target, going, nodes, policy, sha256, paused, changed, notes, why)
 
 
-def event(plan: Plan, rollout_id: str) -> t.Dict[str, t.Any]:
+def make_event(plan: Plan, rollout_id: str) -> t.Dict[str, t.Any]:
     """Return the fields of the plan's event in the ledger."""
     return {
         "rollout_id": rollout_id,
@@ -216,7 +218,7 @@ def check_canaries(named: t.Sequence[str], per_stratum: int, by_name: t.Collecti
     if unknown:
         raise PlanError(
             "rollout_canaries names nodes that are not in this rollout: %s. Name other nodes, or add these to the "
-            "rollout (inventory, --limit). Nothing was changed." % limits.listed(unknown)
+            "rollout (inventory, --limit). Nothing was changed." % limits.list_names(unknown)
         )
     repeated = sorted(name for name in set(named) if list(named).count(name) > 1)
     if repeated:

@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Plan
 
 
-def estimate(plan: Plan, node_s: float) -> t.Tuple[float, int]:
+def estimate_plan(plan: Plan, node_s: float) -> t.Tuple[float, int]:
     """Return (lower bound, expected) seconds of the rollout if each node takes NODE_S.
 
     The lower bound has only the slots. The expected time also has canaries and their soak, waves, growth, and caps of
@@ -27,7 +27,7 @@ def estimate(plan: Plan, node_s: float) -> t.Tuple[float, int]:
     waiting, canaries = list(plan.order), set(plan.canaries)
     running: t.List[t.Tuple[float, str]] = []
     wave = {name: limits.wave_of(policy["waves"], place)[0] for place, name in enumerate(plan.order)}
-    places_of = {name: domains.places(plan.nodes[name]["domains"]) for name in plan.order}  # computed once
+    places_of = {name: domains.list_places(plan.nodes[name]["domains"]) for name in plan.order}  # computed once
     clock = 0.0
     left = len(canaries)
     while waiting or running:
@@ -68,13 +68,13 @@ def estimate(plan: Plan, node_s: float) -> t.Tuple[float, int]:
 HANDED = 100
 
 
-def table(lines: t.Sequence[str]) -> t.List[str]:
+def cut_lines(lines: t.Sequence[str]) -> t.List[str]:
     """Return the first lines of a plan, and how many more there are."""
     more = len(lines) - HANDED
     return list(lines[:HANDED]) + (["  ... and %d more" % more] if more > 0 else [])
 
 
-def _limits(policy):
+def _describe_limits(policy) -> str:
     """Return the limits in words."""
     words = ["at most %d down at a time" % policy["max_down"]]
     if policy["max_draining"] != policy["max_down"]:
@@ -83,9 +83,9 @@ def _limits(policy):
     if policy["growth_start"] is not None:
         words.append("starting with %d" % policy["growth_start"])
     if policy["waves"]:
-        words.append("in waves of %s" % limits.listed((str(size) for size in policy["waves"]), 8))
+        words.append("in waves of %s" % limits.list_names((str(size) for size in policy["waves"]), 8))
     if policy["canary_soak_s"]:
-        words.append("canaries soak for %s" % span(policy["canary_soak_s"]))
+        words.append("canaries soak for %s" % format_duration(policy["canary_soak_s"]))
     if policy.get("pool"):
         words.append("together with the other rollouts of pool %s" % policy["pool"])
     words.append("stop at %d failed" % policy["failure_budget"])
@@ -94,7 +94,7 @@ def _limits(policy):
     return ", ".join(words)
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration in readable form."""
     if seconds < 60:
         return "%d s" % seconds
@@ -103,13 +103,13 @@ def span(seconds: float) -> str:
     return "%d h %02d min" % divmod(round(seconds / 60.0), 60)
 
 
-def _change(node):
+def _describe_change(node) -> str:
     """Return the change of a node in words."""
     words = ["driver %s -> %s" % (node["from"] or "unknown", node["to"])] if node.get("install", True) else []
     return " and ".join(words + (["MIG layout %s" % node["layout"]["name"]] if node.get("layout") else []))
 
 
-def steps(plan: Plan) -> t.List[str]:
+def list_steps(plan: Plan) -> t.List[str]:
     """Return the steps that the plan's nodes would go through, once for all with the same ones."""
     alike: t.Dict[t.Tuple[bool, bool], t.List[str]] = {}
     for name in plan.order:
@@ -118,7 +118,7 @@ def steps(plan: Plan) -> t.List[str]:
     return [
         "%s would go through %s"
         % (
-            "each node" if len(alike) == 1 else limits.listed(names),
+            "each node" if len(alike) == 1 else limits.list_names(names),
             ", ".join(
                 (["prestage (unless it is turned off)"] if install else [])
                 + ["evidence", "drain", "stop", "mig_clear (in MIG mode)"]
@@ -131,16 +131,19 @@ def steps(plan: Plan) -> t.List[str]:
     ]
 
 
-def describe(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]:
+def describe_plan(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]:
     """Return the plan as lines to print."""
     policy = plan.policy
     lines = [
         "Rollout %s: %d of %d nodes to %s, %s (plan %s)"
-        % (rollout_id, len(plan.order), len(plan.nodes), plan.target, _limits(policy), plan.sha256[:12])
+        % (rollout_id, len(plan.order), len(plan.nodes), plan.target, _describe_limits(policy), plan.sha256[:12])
     ]
     if node_s and plan.order:
-        bound, expected = estimate(plan, node_s)
-        lines.append("  about %s at %s a node, and at least %s" % (span(expected), span(node_s), span(bound)))
+        bound, expected = estimate_plan(plan, node_s)
+        lines.append(
+            "  about %s at %s a node, and at least %s"
+            % (format_duration(expected), format_duration(node_s), format_duration(bound))
+        )
     lines += ["  " + note for note in plan.notes]
     for number, name in enumerate(plan.order, start=1):
         node = plan.nodes[name]
@@ -150,7 +153,7 @@ def describe(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]:
                 number,
                 name,
                 " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
-                _change(node),
+                _describe_change(node),
                 ", kernel %s" % node["to_kernel"] if node.get("to_kernel") else "",
                 ", was in flight when its controller died" if node.get("orphaned") and not node.get("again") else "",
                 ", canary" if node.get("canary") else "",
@@ -181,7 +184,7 @@ def describe_drains(backends: t.Mapping[str, t.Any], order: t.Sequence[str]) -> 
         by_schedulers.setdefault(tuple(backends.get(name) or ()), []).append(name)
     lines = []
     for schedulers, names in sorted(by_schedulers.items(), reverse=True):
-        who = "all %d nodes" % len(names) if len(names) == len(order) > 1 else limits.listed(names)
+        who = "all %d nodes" % len(names) if len(names) == len(order) > 1 else limits.list_names(names)
         lines.append(
             "drained in %s: %s" % (" and ".join(schedulers), who)
             if schedulers

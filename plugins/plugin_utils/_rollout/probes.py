@@ -42,7 +42,7 @@ class Probe:
     layout: t.Optional[bool] = None  # True if it has the wanted MIG layout; None if not read, or unknown
 
 
-def beside(
+def judge_with_peers(
     result: t.Optional[t.Mapping[str, t.Any]], peers: t.Mapping[str, t.Any]
 ) -> t.Optional[t.Mapping[str, t.Any]]:
     """Return a gpu_health RESULT with its verdict as it is once it is known what the node's PEERS have
@@ -52,7 +52,7 @@ def beside(
     return dict(result, health=health) if health else result
 
 
-def judged(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
+def read_verdict(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
     """Return (verdict, complaint) of a gpu_health result; empty for a node that was not checked."""
     result = result or {}
     if result.get("skipped") or not result:
@@ -102,7 +102,7 @@ def layout_looked_at(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[t.Opt
     return all(row.get("status") == THERE for row in rows), "", ""
 
 
-def gpus(audits: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, int]]:
+def count_gpus(audits: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, int]]:
     """Return {node: {PCI device: number of GPUs}} of the nodes that answered, as driver_audit found them on the bus."""
     found = {}
     for name, audit in audits.items():
@@ -111,7 +111,7 @@ def gpus(audits: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, int]]:
     return found
 
 
-def probe(
+def make_probe(
     name: str,
     audit: t.Any,
     marker: t.Any,
@@ -126,7 +126,7 @@ def probe(
     MARKER may be a stat of the quarantine marker instead. LOOK: gpu_mig in check mode, if a layout is wanted.
     """
     audit, marker = audit or {}, marker or {}
-    verdict, complaint = judged(health)
+    verdict, complaint = read_verdict(health)
     if audit.get("unreachable") or marker.get("unreachable"):
         why = redaction.reason(audit.get("msg") or marker.get("msg"))
         if NO_ROOT.search(why):

@@ -18,7 +18,11 @@ import json
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import CHANGING, STOPPED, reached
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import (
+    CHANGING,
+    STOPPED,
+    find_resume_step,
+)
 
 # The document that holds the verdict, and the phases of gpu_health in which a node is compared with its baseline.
 DOCUMENT = "health-after"
@@ -30,7 +34,7 @@ BEFORE, BASELINE = "health-before", "baseline"
 LAYOUT_DOCUMENT, LAYOUT_STEP, LAID_OUT = "layout-after", "mig", ("same", "changed")
 
 
-def require_as_planned(node, policy, given):
+def require_as_planned(node, policy, given) -> None:
     """Refuse another change than the plan's.
 
     GIVEN: the options of rollout_gate and rollout_step about it. An option that is None, or an empty version or
@@ -44,15 +48,15 @@ def require_as_planned(node, policy, given):
         ("kernel", given["kernel"], node.to_kernel, lambda value: value or "empty"),
         ("peers", given["peers"], node.peers, lambda value: json.dumps(value, sort_keys=True)),
     ):
-        if value is not None and not _same(value, expected):
+        if value is not None and not _is_same(value, expected):
             raise state.StateError(
                 "gpu_node_upgrade_%s of %s is %s; expected %s, as in the plan. Leave that variable out, on the command "
                 "line (-e) and in vars of import_playbook too. Nothing was changed by this step."
-                % (name, node.name, what(value), what(expected) + _apart(what, value, expected))
+                % (name, node.name, what(value), what(expected) + _describe_difference(what, value, expected))
             )
 
 
-def require_way_back(node, previous, baseline):
+def require_way_back(node, previous, baseline) -> None:
     """Refuse a rollback to another version than the one that ran before the change.
 
     PREVIOUS: the version that the role is about to install; empty if it installs none. BASELINE: the node before the
@@ -67,22 +71,22 @@ def require_way_back(node, previous, baseline):
         )
 
 
-def _layout_name(layout):
+def _layout_name(layout) -> str:
     return str(layout.get("name") or "a layout without a name") if layout else "empty"
 
 
-def _apart(what, value, expected):
+def _describe_difference(what, value, expected) -> str:
     return " with another content" if what(value) == what(expected) else ""
 
 
-def _same(one, other):
+def _is_same(one, other) -> bool:
     """Return True if both are the same, whether they were read from a ledger or made by a template."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def require_end(node, ended, documents):
+def require_end(node, ended, documents) -> None:
     """Refuse a final state that contradicts the steps of the node, or whose proof is missing in DOCUMENTS."""
-    far = reached([step.name for step in node.steps])
+    far = find_resume_step([step.name for step in node.steps])
     if ended in ("skipped", "pending") and far or ended == "failed" and far not in ("", STOPPED):
         raise state.StateError(
             "%s cannot end as %s, which means that nothing was changed on it: %s. Expected done, rolled_back, "
@@ -91,7 +95,7 @@ def require_end(node, ended, documents):
         )
     if ended not in state.PROVEN:
         return
-    wrong = missing(node, documents.get(DOCUMENT), node.to_version if ended == "done" else None)
+    wrong = find_missing_proof(node, documents.get(DOCUMENT), node.to_version if ended == "done" else None)
     if wrong:
         raise state.StateError(
             "%s cannot end as %s: %s. Expected the result of gpu_health after its last change, in the document %s, "
@@ -106,7 +110,7 @@ def require_end(node, ended, documents):
         )
 
 
-def unlike_layout(node, made):
+def unlike_layout(node, made) -> str:
     """Return why MADE is no proof that the node has the MIG layout of the plan; empty if it is one, or none is wanted.
 
     MADE: {"layout", "gpus"}, the layout that was made, and the rows of the result of gpu_mig.
@@ -117,7 +121,7 @@ def unlike_layout(node, made):
         return "no MIG layout was made in this attempt"
     if not isinstance(made, dict) or not made.get("layout"):
         return "there is no result of a MIG layout"
-    if not _same(made["layout"], node.layout):
+    if not _is_same(made["layout"], node.layout):
         return "the result is of MIG layout %s" % (_layout_name(made["layout"]),)
     gpus = [gpu if isinstance(gpu, dict) else {} for gpu in made.get("gpus") or []]
     if not gpus:
@@ -126,7 +130,7 @@ def unlike_layout(node, made):
     return "GPU %s is %s" % (bad[0].get("gpu") or "unknown", bad[0].get("status") or "unknown") if bad else ""
 
 
-def unfit_to_go_down(node, health, baseline):
+def unfit_to_go_down(node, health, baseline) -> str:
     """Return why a node may not go down by its documents in the ledger; empty if it was found fit and idle.
 
     HEALTH and BASELINE: the documents BEFORE and BASELINE; None if the ledger has none.
@@ -143,7 +147,7 @@ def unfit_to_go_down(node, health, baseline):
     return _gpu_use.in_use(snapshot.get("gpus"))
 
 
-def _no_verdict(node, health):
+def _no_verdict(node, health) -> str:
     """Return why HEALTH is no passed verdict on the node; empty if it is one."""
     if not isinstance(health, dict) or not health:
         return "there is no verdict on it"
@@ -152,7 +156,7 @@ def _no_verdict(node, health):
     return "" if health.get("node") == node.name else "the verdict is on %s" % (health.get("node") or "an unknown node")
 
 
-def missing(node, health, version=None):
+def find_missing_proof(node, health, version=None) -> str:
     """Return why HEALTH, a document of the schema gpufleet.health/1, is no proof of the node; empty if it is one.
 
     VERSION: the driver or package version that has to run (None: any).
@@ -170,7 +174,7 @@ def missing(node, health, version=None):
     return _too_early(node, health, max(last_change(node), node.granted))
 
 
-def _too_early(node, health, last):
+def _too_early(node, health, last) -> str:
     """Return why a verdict is not from after the transaction with the number LAST; empty if it is.
 
     The verdict has the number of the step or grant that it was made in, which no clock decides.
@@ -181,7 +185,7 @@ def _too_early(node, health, last):
     return ""
 
 
-def unproven_elsewhere(mine, others):
+def unproven_elsewhere(mine, others) -> dict:
     """Return for each node the other rollout that changed it last and left it unproven.
 
     MINE: the nodes of this rollout before this run, by name. OTHERS: (rollout id, node) of other rollouts.
@@ -192,16 +196,16 @@ def unproven_elsewhere(mine, others):
         if found and found > latest.get(node.name, (0,))[0]:
             latest[node.name] = (found, rollout_id, node)
     return {
-        name: rollout_id for name, (dummy, rollout_id, node) in latest.items() if rollout_id and state.unproven(node)
+        name: rollout_id for name, (dummy, rollout_id, node) in latest.items() if rollout_id and state.is_unproven(node)
     }
 
 
-def last_change(node):
+def last_change(node) -> int:
     """Return the number of the last step that changes the node; 0 if none began."""
     return max((step.sequence for step in node.steps if step.name in CHANGING), default=0)
 
 
-def _last_change(node):
+def _last_change(node) -> str:
     steps = [step for step in node.steps if step.name in CHANGING]
     return (
         "step %s began at %s" % (steps[-1].name, steps[-1].started) if steps else "it got its ticket at %s" % node.began

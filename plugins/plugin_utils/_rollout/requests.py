@@ -17,7 +17,7 @@ import typing as t
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, others, owner, state, steps
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof
 
 REQUESTED = {steps.DRAIN: "drain", steps.DOWN: "go down", steps.RETURN: "serve again"}
@@ -58,13 +58,13 @@ def open_view(transaction: t.Any, rollout_id: str, controller: t.Mapping[str, t.
 
     Other controllers are refused, and tasks of an ended run.
     """
-    run = members.require(transaction, rollout_id, controller)
+    run = members.require_membership(transaction, rollout_id, controller)
     if transaction.view.run != run:
         raise owner.OwnerError("Rollout %s was planned again meanwhile, so this run may not continue it." % rollout_id)
     return transaction.view
 
 
-def answer(transaction: t.Any, rollout_id: str, request: Request, queried: t.Any) -> t.Dict[str, t.Any]:
+def answer_request(transaction: t.Any, rollout_id: str, request: Request, queried: t.Any) -> t.Dict[str, t.Any]:
     """Return the answer to a request; record what follows from it, above all the grant if it is C(go).
 
     QUERIED: the answers of the hold queries, as query_names() requires them; None if none was asked.
@@ -78,12 +78,12 @@ def answer(transaction: t.Any, rollout_id: str, request: Request, queried: t.Any
     decision = decide_by_rules(transaction, request, lock=True)
     decision = decide_by_holds(transaction, request, queried, decision)
     decision = decide_by_proof(transaction, request, decision)
-    granted = grant(transaction, request) if decision.answer == "go" else {}
-    found = dict(describe(view, request, decision), **granted, sequence=transaction.sequence)
+    granted = record_grant(transaction, request) if decision.answer == "go" else {}
+    found = dict(describe_decision(view, request, decision), **granted, sequence=transaction.sequence)
     if decision.answer == "go":
         found.update(begin_step(transaction, request, found["resume"]))
         if request.phase == steps.DRAIN and request.options["claim_dir"]:
-            found["claim"] = claims.mine(
+            found["claim"] = claims.make_claim(
                 request.node, transaction.name_ledger(), rollout_id, found["attempt"], view.run, view.sha256
             )
             found["other_ledger_s"] = view.policy.get("other_ledger_s", 0)
@@ -100,23 +100,23 @@ def find_wait(transaction: t.Any, rollout_id: str, request: Request) -> t.Option
     view = open_view(transaction, rollout_id, request.controller)
     members.record_gone(transaction, request.controller, request.present)
     decision = decide_by_rules(transaction, request)
-    if decision.answer != "wait" or find_lost(transaction, request) or transaction.changed:
+    if decision.answer != "wait" or find_lost(transaction, request) or transaction.has_changes:
         return None
-    return dict(describe(view, request, decision), ahead=count_ahead(transaction, request), wrote=False)
+    return dict(describe_decision(view, request, decision), ahead=count_ahead(transaction, request), wrote=False)
 
 
-def foresee(transaction: t.Any, request: Request) -> t.Dict[str, t.Any]:
+def foresee_answer(transaction: t.Any, request: Request) -> t.Dict[str, t.Any]:
     """Return the answer in check mode, where nothing is recorded."""
     if transaction is None or not transaction.view.run:
         view = state.Rollout() if transaction is None else transaction.view
-        return describe(view, request, gate.Decision("go", "check mode, nothing was recorded"))
-    return describe(transaction.view, request, decide_by_rules(transaction, request))
+        return describe_decision(view, request, gate.Decision("go", "check mode, nothing was recorded"))
+    return describe_decision(transaction.view, request, decide_by_rules(transaction, request))
 
 
 def query_names(transaction: t.Any, request: Request) -> t.List[str]:
     """Return the names of the hold queries to ask; none if the node may not go whatever they answer."""
     view = transaction.view
-    starts = view.policy.get("holds") and gate.starts(view, request.phase, request.node)
+    starts = view.policy.get("holds") and gate.starts_new(view, request.phase, request.node)
     goes = starts and decide_by_rules(transaction, request).answer == "go"
     return list(view.policy["holds"]) if goes else []
 
@@ -132,11 +132,11 @@ def decide_by_rules(transaction: t.Any, request: Request, lock: bool = False) ->
         view,
         request.phase,
         request.node,
-        members.present(transaction, request.controller, request.present),
+        members.find_present_hosts(transaction, request.controller, request.present),
         transaction.clock(),
-        members.shared(transaction.owner),
+        members.is_shared(transaction.owner),
     )
-    drains = request.phase == steps.DRAIN and gate.starts(view, request.phase, request.node)
+    drains = request.phase == steps.DRAIN and gate.starts_new(view, request.phase, request.node)
     why = gate.outlast_ticket(view, int(request.options.get("drain_s") or 0)) if drains else ""
     return gate.Decision("stop", why) if why and decision.answer in ("go", "wait") else decision
 
@@ -144,13 +144,13 @@ def decide_by_rules(transaction: t.Any, request: Request, lock: bool = False) ->
 def decide_by_holds(transaction: t.Any, request: Request, queried: t.Any, decision: gate.Decision) -> gate.Decision:
     """Return the decision, or wait if a hold query keeps the node from starting; record changes of the hold."""
     view, options = transaction.view, request.options
-    if decision.answer != "go" or not gate.starts(view, request.phase, request.node):
+    if decision.answer != "go" or not gate.starts_new(view, request.phase, request.node):
         return decision
     if options.get("unusable_hold"):
         raise holds.HoldError(options["unusable_hold"])
     if not (view.policy.get("holds") or view.held):
         return decision
-    names, why = holds.verdict(
+    names, why = holds.judge_holds(
         view.policy["holds"],
         options["hold_queries"],
         queried,
@@ -170,14 +170,14 @@ def decide_by_proof(transaction: t.Any, request: Request, decision: gate.Decisio
     if decision.answer != "go":
         return decision
 
-    def load(name):
+    def load(name) -> dict | None:
         """Return what this task brings, which is kept with the grant, or what the ledger has."""
         return request.options["documents"].get(name) or transaction.load(request.node, name)
 
     if request.phase == steps.DOWN and planned.state not in state.NOT_SERVING:
         why = proof.unfit_to_go_down(planned, load(proof.BEFORE), load(proof.BASELINE))
     elif request.phase == steps.RETURN:
-        why = proof.missing(planned, load(proof.DOCUMENT), planned.to_version)
+        why = proof.find_missing_proof(planned, load(proof.DOCUMENT), planned.to_version)
     return gate.Decision("stop", why) if why else decision
 
 
@@ -185,7 +185,7 @@ def find_lost(transaction: t.Any, request: Request) -> t.List[state.Node]:
     """Return the nodes of this controller that are in flight and have left its play."""
     if request.present is None:
         return []
-    return gate.vanished(transaction.view, request.present, members.hosts(transaction, request.controller))
+    return gate.find_vanished(transaction.view, request.present, members.find_hosts(transaction, request.controller))
 
 
 def record_lost(transaction: t.Any, request: Request) -> t.List[str]:
@@ -203,15 +203,15 @@ def record_lost(transaction: t.Any, request: Request) -> t.List[str]:
     return [describe_progress(transaction.view, node.name, "lost (%s)" % node.reason) for node in lost]
 
 
-def grant(transaction: t.Any, request: Request) -> t.Dict[str, str]:
+def record_grant(transaction: t.Any, request: Request) -> t.Dict[str, str]:
     """Record the ticket and the documents; return how far an earlier controller came with the node, and its failure."""
     view = transaction.view
     planned = view.nodes.get(request.node)
     is_orphaned = request.phase == steps.DRAIN and planned.orphaned
-    resume = steps.reached([step.name for step in planned.steps]) if is_orphaned else ""
+    resume = steps.find_resume_step([step.name for step in planned.steps]) if is_orphaned else ""
     failure = planned.reason if resume else ""
     expires = transaction.clock() + datetime.timedelta(seconds=view.policy["ticket_s"])
-    ticket = {"ticket": uuid.uuid4().hex, "expires": timestamp(expires)}
+    ticket = {"ticket": uuid.uuid4().hex, "expires": format_time(expires)}
     transaction.append("grant", run=view.run, node=request.node, phase=request.phase, **ticket)
     for name, document in request.options["documents"].items():
         transaction.save(request.node, name, document)
@@ -231,11 +231,11 @@ def begin_step(transaction: t.Any, request: Request, resume: str) -> t.Dict[str,
 
 def count_ahead(transaction: t.Any, request: Request) -> int:
     """Return the number of waiting nodes before this one."""
-    present = members.present(transaction, request.controller, request.present)
+    present = members.find_present_hosts(transaction, request.controller, request.present)
     return count_ahead_of(transaction.view, request.node, present)
 
 
-def describe(view: state.Rollout, request: Request, decision: gate.Decision) -> t.Dict[str, t.Any]:
+def describe_decision(view: state.Rollout, request: Request, decision: gate.Decision) -> t.Dict[str, t.Any]:
     """Return the decision as the result of the task, with the line to print."""
     planned = view.nodes.get(request.node)
     is_granted, what = decision.answer == "go", REQUESTED[request.phase]
@@ -253,7 +253,7 @@ def describe(view: state.Rollout, request: Request, decision: gate.Decision) -> 
         "failure": "",
         "documents": {},
         # An earlier controller drained the node and did nothing else to it.
-        "left_drained": bool(planned and planned.orphaned and "drain" in names and not steps.reached(names)),
+        "left_drained": bool(planned and planned.orphaned and "drain" in names and not steps.find_resume_step(names)),
         "fence": "",
         "sequence": 0,
         "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,
@@ -298,12 +298,12 @@ MOST = 600
 SAID_EVERY_S = 300
 
 
-def compute_interval(poll_s, ahead):
+def compute_interval(poll_s, ahead) -> float:
     """Return the seconds until a node asks again. POLL_S: those of the first one. AHEAD: the nodes before it."""
     return min(max(LONGEST_S, poll_s), poll_s * (1 + ahead / NEAR))
 
 
-def count_ahead_of(view, name, present):
+def count_ahead_of(view, name, present) -> int:
     """Return the number of waiting nodes before this one in the plan's order, as far as compute_interval() needs it.
 
     PRESENT: the hosts that count (None: all).
@@ -316,7 +316,7 @@ def count_ahead_of(view, name, present):
     return view.nodes.count_waiting_before(node.position, among, MOST)
 
 
-def is_line_due(before, controller, now):
+def is_line_due(before, controller, now) -> tuple[bool, dict]:
     """Return (True if the controller says now that nodes wait, {"controller", "time"} to keep until it asks again).
 
     BEFORE: what was kept, {} at first. CONTROLLER: what tells this run of a playbook from others. NOW: seconds since

@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime
 import re
 import typing as t
+from collections.abc import Iterator
 
 import zoneinfo
 
@@ -32,7 +33,7 @@ class Opening(t.NamedTuple):
     reason: str
 
 
-def check(windows):
+def check_windows(windows) -> list[dict]:
     """Refuse windows that are not valid."""
     if not isinstance(windows, list):
         raise WindowError("rollout_windows is %r; expected a list of windows." % (windows,))
@@ -46,24 +47,28 @@ def check(windows):
         if "date" in window:
             if "days" in window:
                 raise WindowError("%s has days and a date; expected one of them." % where)
-            _date(window["date"], where + ".date")
+            _parse_date(window["date"], where + ".date")
         for key in ("from", "to"):
-            _clock(window[key], "%s.%s" % (where, key))
+            _parse_clock(window[key], "%s.%s" % (where, key))
         days = window.get("days", list(DAYS))
         if not isinstance(days, list) or not days or [day for day in days if day not in DAYS]:
             raise WindowError("%s.days is %r; expected some of %s." % (where, days, ", ".join(DAYS)))
-        _zone(window, where)
+        _load_zone(window, where)
         if window["from"] == window["to"]:
             raise WindowError("%s opens and closes at %s; expected two different times." % (where, window["from"]))
     return windows
 
 
-def require_room(windows, now, needed_s):
+def require_room(windows, now, needed_s) -> None:
     """Refuse windows in which no node could ever start: all are over, or too short for one node."""
-    check(windows)
+    check_windows(windows)
     if not windows:
         return
-    openings = [span for span in united(span for window in windows for span in spans(window, now)) if span[1] > now]
+    openings = [
+        span
+        for span in merge_openings(span for window in windows for span in list_openings(window, now))
+        if span[1] > now
+    ]
     if not openings:
         raise WindowError(
             "rollout_windows are over: the last one closed before %s. Give later ones."
@@ -82,7 +87,7 @@ def require_room(windows, now, needed_s):
         )
 
 
-def _date(text, where):
+def _parse_date(text, where) -> datetime.date:
     try:
         date = datetime.datetime.strptime(text, "%Y-%m-%d").date()
     except (TypeError, ValueError):
@@ -92,14 +97,14 @@ def _date(text, where):
     return date
 
 
-def _clock(text, where):
+def _parse_clock(text, where) -> datetime.time:
     match = re.fullmatch(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", text) if isinstance(text, str) else None
     if not match:
         raise WindowError("%s is %r; expected a time in quotes such as '22:00'." % (where, text))
     return datetime.time(int(match.group(1)), int(match.group(2)))
 
 
-def _zone(window, where="window"):
+def _load_zone(window, where="window") -> zoneinfo.ZoneInfo:
     name = window.get("timezone", "UTC")
     wrong = (
         "which is not a string"
@@ -117,13 +122,13 @@ def _zone(window, where="window"):
     raise WindowError("%s.timezone is %r, %s; expected a name such as Europe/Berlin." % (where, name, wrong))
 
 
-def spans(window, now):
+def list_openings(window, now) -> Iterator:
     """Yield (start, end) in UTC of the window's openings from yesterday to a week ahead, or of the single one."""
-    zone = _zone(window)
-    opens, closes = _clock(window["from"], "from"), _clock(window["to"], "to")
+    zone = _load_zone(window)
+    opens, closes = _parse_clock(window["from"], "from"), _parse_clock(window["to"], "to")
     today = now.astimezone(zone).date()
     days = (
-        [_date(window["date"], "date")]
+        [_parse_date(window["date"], "date")]
         if "date" in window
         else [today + datetime.timedelta(days=offset) for offset in range(-1, 9)]
     )
@@ -131,12 +136,14 @@ def spans(window, now):
         if DAYS[day.weekday()] not in window.get("days", DAYS):
             continue
         last = day if closes > opens else day + DAY
-        yield from _shown(zone, datetime.datetime.combine(day, opens), datetime.datetime.combine(last, closes))
+        yield from _list_local_times(
+            zone, datetime.datetime.combine(day, opens), datetime.datetime.combine(last, closes)
+        )
 
 
-def _shown(zone, start, end):
+def _list_local_times(zone, start, end) -> Iterator:
     """Yield (start, end) in UTC of the times at which local time is between START and END, both without a zone."""
-    for begin, until, offset in _offsets(
+    for begin, until, offset in _list_offsets(
         zone, start.replace(tzinfo=datetime.timezone.utc) - DAY, end.replace(tzinfo=datetime.timezone.utc) + DAY
     ):
         first = max(begin, start.replace(tzinfo=datetime.timezone.utc) - offset)
@@ -145,20 +152,20 @@ def _shown(zone, start, end):
             yield first, last
 
 
-def _offsets(zone, start, end):
+def _list_offsets(zone, start, end) -> list[tuple]:
     """Return (start, end, offset to UTC) of the parts of a few days between which the zone's clocks change."""
     if (start.astimezone(zone).utcoffset() == end.astimezone(zone).utcoffset()) or end - start <= datetime.timedelta(
         seconds=1
     ):
         return [(start, end, start.astimezone(zone).utcoffset())]
     middle = start + datetime.timedelta(seconds=(end - start).total_seconds() // 2)
-    before, after = _offsets(zone, start, middle), _offsets(zone, middle, end)
+    before, after = _list_offsets(zone, start, middle), _list_offsets(zone, middle, end)
     if before[-1][2] == after[0][2]:
         before[-1], after = (before[-1][0], after[0][1], after[0][2]), after[1:]
     return before + after
 
 
-def united(openings):
+def merge_openings(openings) -> list[tuple]:
     """Return openings without overlaps: those that touch become one."""
     found: t.List[t.Tuple[datetime.datetime, datetime.datetime]] = []
     for start, end in sorted(openings):
@@ -169,9 +176,9 @@ def united(openings):
     return found
 
 
-def state_at(windows, now, needed_s):
+def state_at(windows, now, needed_s) -> Opening:
     """Return whether a node that needs so many seconds may start now, as an Opening."""
-    openings = united(span for window in windows for span in spans(window, now))
+    openings = merge_openings(span for window in windows for span in list_openings(window, now))
     inside = [(start, end) for start, end in openings if start <= now < end]
     needed = datetime.timedelta(seconds=needed_s)
     if any(now + needed <= end for start, end in inside):

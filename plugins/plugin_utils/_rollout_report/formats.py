@@ -8,6 +8,7 @@ end. Each format begins or ends with the verdict and its reasons. Pure.
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Iterator
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import formats, text
@@ -21,34 +22,37 @@ COLUMNS = ("node", "state", "from", "to", "took", "reason")
 def render_table(doc: dict) -> list[str]:
     """Return the summary as lines of plain text. The verdict is last, so that it is visible in a terminal."""
     some = _select_nodes(doc)
-    lines = text.columns([COLUMNS, *_list_rows(some, report.REASON)])
+    lines = text.align_columns([COLUMNS, *_list_rows(some, report.REASON)])
     left = len(doc["nodes"]) - len(some)
     if left:
         verb = "is" if left == 1 else "are"
-        lines.append("... and %s that %s done, skipped or pending" % (text.count(left, "node"), verb))
+        lines.append("... and %s that %s done, skipped or pending" % (text.count_noun(left, "node"), verb))
     if report.describe_estimate(doc):
         lines.append(report.describe_estimate(doc))
     lines.append(
         "%s%s: %s, target %s"
-        % (doc["verdict"], "".join(_list_exceptions(doc)), report.describe_counts(doc), text.line(doc["target"]))
+        % (doc["verdict"], "".join(_list_exceptions(doc)), report.describe_counts(doc), text.one_line(doc["target"]))
     )
     return lines
 
 
-def _list_exceptions(doc):
+def _list_exceptions(doc) -> Iterator:
     """Yield the nodes that the verdict leaves out although they are not done: a line that is read alone must say so."""
     if doc["left_out"]:
         yield ", without %s that an operator left out (%s)" % (
-            text.count(len(doc["left_out"]), "node"),
-            limits.listed(map(text.line, doc["left_out"])),
+            text.count_noun(len(doc["left_out"]), "node"),
+            limits.list_names(map(text.one_line, doc["left_out"])),
         )
     open_ones = [
-        "%s %s" % (text.line(name), node["state"])
+        "%s %s" % (text.one_line(name), node["state"])
         for name, node in doc["nodes"].items()
         if not node["in_run"] and node["state"] not in ("done", "skipped")
     ]
     if open_ones:
-        yield ", without %s of earlier runs (%s)" % (text.count(len(open_ones), "node"), limits.listed(open_ones))
+        yield ", without %s of earlier runs (%s)" % (
+            text.count_noun(len(open_ones), "node"),
+            limits.list_names(open_ones),
+        )
 
 
 def render_summary(doc: dict, path: str) -> list[str]:
@@ -57,8 +61,8 @@ def render_summary(doc: dict, path: str) -> list[str]:
     return (
         lines[:-1]
         + [""]
-        + [text.line(reason) for reason in doc["reasons"]]
-        + ["next: %s" % text.line(step) for step in doc["next_steps"]]
+        + [text.one_line(reason) for reason in doc["reasons"]]
+        + ["next: %s" % text.one_line(step) for step in doc["next_steps"]]
         + ["report: %s" % path, lines[-1]]
     )
 
@@ -108,20 +112,20 @@ def find_failing_hosts(
     return found if told else {host: verdict}
 
 
-def _list_rows(nodes, limit=None):
+def _list_rows(nodes, limit=None) -> Iterator:
     """Yield a row for each of NODES, (name, node), with at most LIMIT characters of its reason."""
     for name, node in nodes:
         yield (
-            text.line(name),
+            text.one_line(name),
             node["state"],
-            text.line(node["from"]) or "-",
+            text.one_line(node["from"]) or "-",
             report.describe_target(node),
             report.describe_duration(node) or "-",
             report.describe_reason(node, limit) or "-",
         )
 
 
-def _select_nodes(doc):
+def _select_nodes(doc) -> list[tuple]:
     """Return (name, node) of all nodes, or of many those that are in flight or failed."""
     is_large = len(doc["nodes"]) > report.LISTED
     return [
@@ -155,7 +159,7 @@ def render_markdown(doc: dict) -> str:
     budgets = ((name, str(entry["used"]), str(entry["limit"])) for name, entry in doc["budgets"].items())
     evidence = ["%s: %s" % (name, ", ".join(node["evidence"])) for name, node in bad if node["evidence"]]
     left = len(doc["nodes"]) - len(some)
-    folded = "%s more are done, skipped or pending; report.json names them." % text.count(left, "node")
+    folded = "%s more are done, skipped or pending; report.json names them." % text.count_noun(left, "node")
     sections = [
         section("", doc["reasons"]),
         section("What to do", doc["next_steps"], 2, True),
@@ -221,7 +225,7 @@ def render_junit(doc: dict) -> str:
     )
 
 
-def _make_case(name, node):
+def _make_case(name, node) -> formats.Case:
     place = "gpufleet.rollout.%s" % (",".join("%s-%s" % item for item in sorted(node["domains"].items())) or "nodes")
     words = node["reason"] or node["state"]
     if not node["in_run"]:
@@ -256,10 +260,10 @@ VERDICTS = ("complete", "failed", "incomplete", "running")
 
 def escape_label(value: object) -> str:
     """Return the value of a label, escaped."""
-    return text.clean(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return text.clean_text(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _format_sample(name, labels, value):
+def _format_sample(name, labels, value) -> str:
     shown = ",".join('%s="%s"' % (key, escape_label(label)) for key, label in labels)
     return "%s{%s} %s" % (name, shown, ("%.3f" % value).rstrip("0").rstrip(".") if isinstance(value, float) else value)
 
@@ -269,7 +273,7 @@ def list_metrics(doc: dict) -> tuple:
     mine = ("rollout", doc["rollout_id"])
     budgets, now = doc["budgets"], doc["estimate"]
 
-    def one(value):
+    def one(value) -> list[tuple]:
         return [((mine,), value)] if value is not None else []
 
     return (
@@ -332,8 +336,8 @@ def list_metrics(doc: dict) -> tuple:
 
 def render_metrics(doc: dict) -> str:
     """Return the file. It begins with the verdict in a comment."""
-    lines = ["# rollout %s: %s" % (text.line(doc["rollout_id"]), text.line(doc["verdict"]))]
-    lines += ["# %s" % text.line(reason, 300) for reason in doc["reasons"][:5]]
+    lines = ["# rollout %s: %s" % (text.one_line(doc["rollout_id"]), text.one_line(doc["verdict"]))]
+    lines += ["# %s" % text.one_line(reason, 300) for reason in doc["reasons"][:5]]
     for name, meaning, samples in list_metrics(doc):
         if samples:
             whole = "gpufleet_rollout_" + name
@@ -359,7 +363,8 @@ def preview_packages(previews: dict[str, t.Any]) -> list[str]:
     said = []
     for (packages, changes), names in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1])):
         said.append(
-            "%s would get %s: %s" % (text.count(len(names), "node"), packages or "no package", limits.listed(names))
+            "%s would get %s: %s"
+            % (text.count_noun(len(names), "node"), packages or "no package", limits.list_names(names))
         )
         said += ["  %s" % change for change in changes] or ["  nothing would be installed or removed"]
     return said
@@ -382,22 +387,26 @@ def find_refused_hosts(nodes: dict[str, dict], hosts: t.Sequence[str], host: str
         found[CONTROLLER if CONTROLLER in hosts else host] = (
             "Check mode: the rollout would not be complete. %s of %s would be left out: %s. The plan above says "
             "why. Repair them, or leave them out of the hosts."
-            % (len(out), text.count(len(nodes), "node"), limits.listed([text.line(name) for name in sorted(out)]))
+            % (
+                len(out),
+                text.count_noun(len(nodes), "node"),
+                limits.list_names([text.one_line(name) for name in sorted(out)]),
+            )
         )
     return found
 
 
-def _join_packages(packages):
-    return text.line(", ".join("%s %s" % item for item in sorted(packages.items())))
+def _join_packages(packages) -> str:
+    return text.one_line(", ".join("%s %s" % item for item in sorted(packages.items())))
 
 
-def _list_changes(transaction):
+def _list_changes(transaction) -> tuple:
     return tuple(
-        "%s: %s" % (kind, text.line(", ".join(sorted(_name_package(entry) for entry in transaction[kind]))))
+        "%s: %s" % (kind, text.one_line(", ".join(sorted(_name_package(entry) for entry in transaction[kind]))))
         for kind in KINDS
         if transaction.get(kind)
     )
 
 
-def _name_package(entry):
+def _name_package(entry) -> str:
     return "%s %s" % (entry.get("name"), entry.get("version")) if isinstance(entry, dict) else str(entry)

@@ -63,7 +63,7 @@ def name_state(name: str) -> str:
 
 
 def render_page(doc: dict, story: timeline.Timeline) -> str:
-    return html.render("rollout.html.j2", build_view(doc, story), ("style.css", "rollout.css"))
+    return html.render_page("rollout.html.j2", build_view(doc, story), ("style.css", "rollout.css"))
 
 
 def build_view(doc: dict, story: timeline.Timeline) -> dict:
@@ -159,7 +159,7 @@ def write_headline(doc: dict) -> str:
         else []
     )
     over = counts.get("done", 0) + counts.get("skipped", 0)
-    done = "%d of %s done" % (over, text.count(total, "node"))
+    done = "%d of %s done" % (over, text.count_noun(total, "node"))
     if any(counts.get(name) for name in URGENT):
         return "%s; %s" % (", ".join(parts), done)
     return ", ".join([done, *parts])
@@ -183,12 +183,12 @@ def list_settings(doc: dict) -> list[tuple[str, str]]:
             ("started", format_moment(doc["started"], 19) + " UTC"),
             ("finished", format_moment(doc["finished"], 19) + " UTC" if doc["finished"] else "not yet"),
         ]
-        + [(label, text.shown(policy[key])) for key, label in shown if policy.get(key) not in (None, {}, [], 0)]
+        + [(label, text.format_value(policy[key])) for key, label in shown if policy.get(key) not in (None, {}, [], 0)]
         + [("schema", doc["schema"])]
     )
 
 
-def _describe_node(name, node):
+def _describe_node(name, node) -> dict:
     """Return what the card and the row of a node have in common."""
     return {
         "name": name,
@@ -200,7 +200,7 @@ def _describe_node(name, node):
     }
 
 
-def _build_card(name, node, opened):
+def _build_card(name, node, opened) -> dict:
     return dict(
         _describe_node(name, node),
         open=opened,
@@ -219,7 +219,7 @@ def _build_card(name, node, opened):
     )
 
 
-def _build_row(name, node):
+def _build_row(name, node) -> dict:
     found = dict(
         _describe_node(name, node),
         took=report.describe_duration(node) or "-",
@@ -231,7 +231,7 @@ def _build_row(name, node):
     return dict(found, earlier=[]) if node["state"] in report.WORST else found
 
 
-def _fold_quiet(doc):
+def _fold_quiet(doc) -> list[dict]:
     """Return the names of nodes that need no attention, by state."""
     found = []
     for name in QUIET:
@@ -251,7 +251,7 @@ def _fold_quiet(doc):
 # Charts. Numbers are rounded here, the template escapes all text.
 
 
-def _find_busy(story, end):
+def _find_busy(story, end) -> list[tuple]:
     times = [(span.start, end if span.end is None else span.end) for spans in story.spans.values() for span in spans]
     return (
         times
@@ -267,21 +267,21 @@ def _find_busy(story, end):
     )
 
 
-def _draw_scale(scale):
+def _draw_scale(scale) -> dict[str, list]:
     return {
         "ticks": [{"x": "%.1f" % where, "words": label} for where, label in scale.ticks()],
         "breaks": [{"x": "%.1f" % where, "words": report.format_span(length)} for where, length in scale.breaks()],
     }
 
 
-def draw_steps(scale, changes, end, height, most):
+def draw_steps(scale, changes, end, height, most) -> str:
     """Return a step line through (time, value) as a path, with at most one column per pixel and without losing
     peaks.
     """
     if not changes:
         return ""
 
-    def y(value):
+    def y(value) -> float:
         return height - (height - 8) * min(1.0, value / float(most))
 
     columns = {}
@@ -304,11 +304,11 @@ def draw_steps(scale, changes, end, height, most):
     return " ".join(path) + " H%.1f" % scale.x(end)
 
 
-def _close_path(path, scale, first, height):
+def _close_path(path, scale, first, height) -> str:
     return "%s V%.1f H%.1f Z" % (path, height, scale.x(first)) if path else ""
 
 
-def _draw_budgets(doc, story, scale, end):
+def _draw_budgets(doc, story, scale, end) -> list[dict]:
     last = max(end, story.last)
     drawn = []
     for key, title, used, limit, window in (
@@ -342,7 +342,7 @@ def _draw_budgets(doc, story, scale, end):
     return drawn
 
 
-def _group_nodes(doc, names):
+def _group_nodes(doc, names) -> list[tuple]:
     """Return (title, nodes) by failure domain: by rack if there are racks."""
     keys = sorted({key for name in names for key in doc["nodes"][name]["domains"]})
     key = "rack" if "rack" in keys else keys[0] if keys else ""
@@ -353,11 +353,11 @@ def _group_nodes(doc, names):
         (place if place.startswith(key) else "%s %s" % (key, place), groups[place])
         if place
         else ("other nodes" if key else "", groups[place])
-        for place in sorted(groups, key=order.natural)
+        for place in sorted(groups, key=order.natural_key)
     ]
 
 
-def _draw_timeline(doc, story, scale, end, large):
+def _draw_timeline(doc, story, scale, end, large) -> dict:
     """Return the rows of nodes, under headings of their failure domains.
 
     For many nodes: failed ones, some of those in flight, and the failure domains as areas.
@@ -373,7 +373,7 @@ def _draw_timeline(doc, story, scale, end, large):
         ]
     for title, members in groups:
         if title and members:
-            headings.append({"title": text.line(title, 28), "y": y + 13})
+            headings.append({"title": text.one_line(title, 28), "y": y + 13})
             y += 20
         for name in members:
             rows.append(_draw_bars(name, doc["nodes"][name], story, scale, end, y))
@@ -394,7 +394,7 @@ def _draw_timeline(doc, story, scale, end, large):
     }
 
 
-def _draw_bars(name, node, story, scale, end, y):
+def _draw_bars(name, node, story, scale, end, y) -> dict:
     bars = []
     for span in story.spans.get(name, ()):
         until = end if span.end is None else span.end
@@ -418,7 +418,7 @@ def _draw_bars(name, node, story, scale, end, y):
         for time, ended in story.marks.get(name, ())
         if ended in state.FAILED
     ]
-    short = text.line(name, 26)
+    short = text.one_line(name, 26)
     return {
         "name": name,
         "short": ("◆ " if node["canary"] else "") + short,
@@ -431,7 +431,7 @@ def _draw_bars(name, node, story, scale, end, y):
     }
 
 
-def _draw_domains(doc, story, scale, end, y):
+def _draw_domains(doc, story, scale, end, y) -> tuple[list, float]:
     """Return failure domains as areas of the number of their nodes that do not serve; those with failures first."""
     found = []
     for title, members in _group_nodes(doc, list(doc["nodes"])):
@@ -462,7 +462,7 @@ def _draw_domains(doc, story, scale, end, y):
         line = draw_steps(scale, entry["levels"], end, 16, most)
         entry.update(
             y=y,
-            short=text.line(entry["title"], 28),
+            short=text.one_line(entry["title"], 28),
             area=_close_path(line, scale, entry["levels"][0][0], 16) if line else "",
             marks=[
                 {"x": "%.1f" % scale.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, name_state(ended))}

@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.nodes import node_of
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats, page, report, timeline
@@ -52,16 +52,16 @@ TEXTFILE = "gpufleet_rollout_%s.prom"
 Complain = t.Callable[[str], t.Any]
 
 
-def ignore(message: str) -> None:
+def drop_message(message: str) -> None:
     """Drop a message."""
 
 
-def gather(ledger: Ledger, ended: bool | None = None) -> tuple[dict, timeline.Timeline]:
+def gather_document(ledger: Ledger, ended: bool | None = None) -> tuple[dict, timeline.Timeline]:
     """Return (document, timeline) of a rollout as it is now. ENDED: True if its run has ended, None to read it."""
     events = ledger.events()
     story = timeline.build_timeline(events)
     over = story.view.finished is not None if ended is None else ended
-    read = ledger.rehearse(lambda one: (one.owner, one.ledger_id, timestamp(one.clock())))
+    read = ledger.rehearse(lambda one: (one.owner, one.ledger_id, format_time(one.clock())))
     record, identity, now = read or (None, None, None)
     doc = report.build_document(
         story.view,
@@ -69,7 +69,7 @@ def gather(ledger: Ledger, ended: bool | None = None) -> tuple[dict, timeline.Ti
         now,
         events[-1]["time"] if events else None,
         story,
-        members.shared(record),
+        members.is_shared(record),
         (identity, len(events)),
         read_done_nodes(ledger),
     )
@@ -90,7 +90,7 @@ def read_done_nodes(ledger: Ledger) -> list[state.Node]:
     )
     return [
         node_of(body)
-        for body in ledger.store.read(lambda connection: connection.execute(query).scalars().all(), nothing=[])
+        for body in ledger.store.query(lambda connection: connection.execute(query).scalars().all(), nothing=[])
     ]
 
 
@@ -105,7 +105,7 @@ def try_gather(
 ) -> tuple[dict | None, timeline.Timeline | None]:
     """Return the result of gather(); (None, None) and a warning if that fails, except for an error of the ledger."""
     try:
-        return gather(ledger, ended)
+        return gather_document(ledger, ended)
     except store.StoreError:
         raise
     except Exception as exc:  # noqa: BLE001 (an error of a report never stops a rollout)
@@ -144,12 +144,12 @@ def textfile_name(rollout_id: str) -> str:
     return TEXTFILE % re.sub(r"[^A-Za-z0-9_]", "_", rollout_id)
 
 
-def refresh(
+def refresh_files(
     ledger: Ledger,
     now: bool = False,
     idle: bool = False,
     textfile_dir: str = "",
-    complain: Complain = ignore,
+    complain: Complain = drop_message,
     ended: bool | None = None,
     identity: dict | None = None,
 ) -> dict | None:
@@ -163,7 +163,7 @@ def refresh(
     try:
         if idle and not now and places.written_within(path, LOOK_S):
             return None
-        with places.locked(path, PATIENCE_S if now else SHORT_PATIENCE_S) as handle:
+        with places.open_locked(path, PATIENCE_S if now else SHORT_PATIENCE_S) as handle:
             if handle is None and not now:
                 return None  # another process writes; a later update has what is missing
             last = ledger.last_event()
@@ -173,7 +173,7 @@ def refresh(
             doc, story = try_gather(ledger, complain, ended)
             if doc is None:
                 return None
-            _write(ledger, doc, story, textfile_dir, identity)
+            _write_files(ledger, doc, story, textfile_dir, identity)
             if handle is not None:
                 places.write_json(handle, {"event": last, "nodes": len(doc["nodes"]), "time": time.time()})
             return doc
@@ -198,7 +198,7 @@ def _is_due(note: dict, last_event: int | None, now: float) -> bool:
         return True
 
 
-def _write(ledger, doc, story, textfile_dir, identity):
+def _write_files(ledger, doc, story, textfile_dir, identity) -> None:
     rendered = render_files(doc, story)
     files.write(ledger.directory, rendered)
     if not textfile_dir:
@@ -217,4 +217,4 @@ def is_reporter(ledger: Ledger, identity: dict | None) -> bool:
     Another one removes its file, which would say C(running) for ever.
     """
     reporter = ledger.rehearse(members.find_reporter)
-    return bool(reporter) and (identity is None or owner.same(reporter, identity))
+    return bool(reporter) and (identity is None or owner.is_same(reporter, identity))

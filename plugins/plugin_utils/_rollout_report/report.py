@@ -59,11 +59,11 @@ def build_document(
     earlier rollouts, for estimates as long as none is done in this one.
     """
     absent, earlier = (story.absent, story.earlier) if story is not None else ([], {})
-    nodes = view.nodes.everything()
+    nodes = view.nodes.list_all()
     usual = dict(measure_steps(before), **measure_steps(nodes))
-    verdict = state.verdict(view, ended)
-    failed = view.nodes.having(*state.FAILED)
-    spent = limits.spent(view.policy, failed, view.attempted) if view.policy else ""
+    verdict = state.judge_rollout(view, ended)
+    failed = view.nodes.with_state(*state.FAILED)
+    spent = limits.explain_spent_budget(view.policy, failed, view.attempt_count) if view.policy else ""
     return {
         "verdict": verdict,
         "reasons": list_reasons(view, verdict, spent, absent),
@@ -111,7 +111,7 @@ def measure_steps(nodes: t.Iterable[state.Node]) -> dict[str, float]:
     return {name: estimate.median(found) for name, found in durations.items()}
 
 
-def _describe_node(node, in_run, earlier, time=None, usual=None):
+def _describe_node(node, in_run, earlier, time=None, usual=None) -> dict:
     step = node.open_step if in_run and node.state in state.IN_FLIGHT else None
     return {
         "state": node.state,
@@ -140,7 +140,7 @@ def _describe_node(node, in_run, earlier, time=None, usual=None):
     }
 
 
-def _describe_steps(steps):
+def _describe_steps(steps) -> list[dict]:
     return [
         {"name": step.name, "started": step.started, "finished": step.finished, "status": step.status} for step in steps
     ]
@@ -149,14 +149,14 @@ def _describe_steps(steps):
 def measure_budgets(view: state.Rollout, failed: list[state.Node]) -> dict[str, dict]:
     """Return the use and the limit of each budget."""
     policy = view.policy
-    down = len(view.nodes.having(*(state.NOT_SERVING + state.OUT_OF_SERVICE)))
+    down = len(view.nodes.with_state(*(state.NOT_SERVING + state.OUT_OF_SERVICE)))
     return {
         "down": {
             "used": down + policy.get("broken_elsewhere", 0),
             "limit": policy.get("max_down"),
             "window": view.window,
         },
-        "draining": {"used": len(view.nodes.having("draining")), "limit": policy.get("max_draining")},
+        "draining": {"used": len(view.nodes.with_state("draining")), "limit": policy.get("max_draining")},
         "failures": {
             "used": sum(timeline.weigh_failure(node) for node in failed),
             "limit": policy.get("failure_budget"),
@@ -178,14 +178,18 @@ def estimate_end(view: state.Rollout, time: str | None, before: t.Sequence[state
     if not view.policy or not time:
         return None
     now = timeline.parse_time(time)
-    measured = measure_nodes(view.nodes.having("done"))
+    measured = measure_nodes(view.nodes.with_state("done"))
     took = measured or measure_nodes(before)
     ages = [
         now - timeline.parse_time(node.steps[0].started) if node.steps else 0.0
-        for node in view.nodes.having(*state.IN_FLIGHT)
+        for node in view.nodes.with_state(*state.IN_FLIGHT)
     ]
-    slots = view.policy["max_down"] - len(view.nodes.having(*state.OUT_OF_SERVICE)) - view.policy["broken_elsewhere"]
-    expected, bound = estimate.remaining(len(view.nodes.having("pending")), ages, slots, took, view.policy["node_s"])
+    slots = (
+        view.policy["max_down"] - len(view.nodes.with_state(*state.OUT_OF_SERVICE)) - view.policy["broken_elsewhere"]
+    )
+    expected, bound = estimate.estimate_remaining(
+        len(view.nodes.with_state("pending")), ages, slots, took, view.policy["node_s"]
+    )
     return {
         "expected_s": round(expected),
         "lower_bound_s": round(bound),
@@ -194,13 +198,13 @@ def estimate_end(view: state.Rollout, time: str | None, before: t.Sequence[state
     }
 
 
-def _join_names(nodes):
-    return limits.listed(node.name for node in nodes)
+def _join_names(nodes) -> str:
+    return limits.list_names(node.name for node in nodes)
 
 
 def find_left_out(view: state.Rollout) -> list[state.Node]:
     """Return the nodes that an operator skipped; other skipped nodes had nothing to do."""
-    return [node for node in view.nodes.having("skipped") if node.order]
+    return [node for node in view.nodes.with_state("skipped") if node.order]
 
 
 def list_reasons(view: state.Rollout, verdict: str, spent: str, absent: t.Sequence[state.Node] = ()) -> list[str]:
@@ -208,25 +212,27 @@ def list_reasons(view: state.Rollout, verdict: str, spent: str, absent: t.Sequen
     counts = view.nodes.count()
     found = _find_brakes(view, verdict, spent)
     for name in WORST:
-        nodes = view.nodes.having(name)
+        nodes = view.nodes.with_state(name)
         if nodes:
-            found.append("%s %s: %s." % (text.count(len(nodes), "node"), name.replace("_", " "), _join_names(nodes)))
-    flying = [node for node in view.nodes.having(*state.IN_FLIGHT) if not node.orphaned]
+            found.append(
+                "%s %s: %s." % (text.count_noun(len(nodes), "node"), name.replace("_", " "), _join_names(nodes))
+            )
+    flying = [node for node in view.nodes.with_state(*state.IN_FLIGHT) if not node.orphaned]
     for nodes, words in (
-        (view.nodes.orphaned(), "left in flight by an interrupted run"),
+        (view.nodes.find_orphaned(), "left in flight by an interrupted run"),
         (flying, "in flight" if verdict == "running" else "left in flight"),
-        (view.nodes.having("pending"), "did not start yet" if verdict == "running" else "did not start"),
+        (view.nodes.with_state("pending"), "did not start yet" if verdict == "running" else "did not start"),
     ):
         if nodes:
-            found.append("%s %s: %s." % (text.count(len(nodes), "node"), words, _join_names(nodes)))
+            found.append("%s %s: %s." % (text.count_noun(len(nodes), "node"), words, _join_names(nodes)))
     over = counts.get("done", 0) + counts.get("skipped", 0)
     without = find_left_out(view)
     if without:
         found.append(
             "%s left out by an operator, and still at its old version: %s."
             % (
-                text.count(len(without), "node"),
-                limits.listed("%s (%s)" % (node.name, node.order.rstrip(".")) for node in without),
+                text.count_noun(len(without), "node"),
+                limits.list_names("%s (%s)" % (node.name, node.order.rstrip(".")) for node in without),
             )
         )
     if verdict == "complete":
@@ -237,7 +243,7 @@ def list_reasons(view: state.Rollout, verdict: str, spent: str, absent: t.Sequen
     elif not counts:
         found.append("No node was planned.")
     elif over:
-        found.append("%d of %s done or skipped." % (over, text.count(sum(counts.values()), "node")))
+        found.append("%d of %s done or skipped." % (over, text.count_noun(sum(counts.values()), "node")))
     if absent:
         states = {}
         for node in absent:
@@ -245,7 +251,7 @@ def list_reasons(view: state.Rollout, verdict: str, spent: str, absent: t.Sequen
         found.append(
             "%s of earlier runs %s not part of this one: %s."
             % (
-                text.count(len(absent), "node"),
+                text.count_noun(len(absent), "node"),
                 "was" if len(absent) == 1 else "were",
                 ", ".join("%d %s" % (states[name], name.replace("_", " ")) for name in state.STATES if name in states),
             )
@@ -255,12 +261,16 @@ def list_reasons(view: state.Rollout, verdict: str, spent: str, absent: t.Sequen
 
 def list_brakes(view: state.Rollout) -> list[str]:
     """Return what keeps further nodes from starting while a rollout runs, with the next steps."""
-    spent = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted) if view.policy else ""
+    spent = (
+        limits.explain_spent_budget(view.policy, view.nodes.with_state(*state.FAILED), view.attempt_count)
+        if view.policy
+        else ""
+    )
     found = _find_brakes(view, "running", spent)
     return found + _list_releases(view, spent) if found else []
 
 
-def _find_brakes(view, verdict, spent):
+def _find_brakes(view, verdict, spent) -> list[str]:
     """Return what keeps nodes from starting."""
     found = []
     if view.stopped:
@@ -278,7 +288,7 @@ def _find_brakes(view, verdict, spent):
     return found
 
 
-def _list_releases(view, spent):
+def _list_releases(view, spent) -> list[str]:
     """Return the next steps for what keeps nodes from starting while a rollout runs."""
     found = []
     if view.paused:
@@ -298,18 +308,18 @@ def list_next_steps(view: state.Rollout, verdict: str, spent: str, several: bool
     found = [
         "%s (%s): %s" % (_join_names(nodes), name.replace("_", " "), NEXT_STEP[name])
         for name in WORST
-        for nodes in [view.nodes.having(name)]
+        for nodes in [view.nodes.with_state(name)]
         if nodes
     ]
     if verdict == "running":
         return found + _list_releases(view, spent)
-    if view.nodes.orphaned() or view.nodes.having(*state.IN_FLIGHT):
+    if view.nodes.find_orphaned() or view.nodes.with_state(*state.IN_FLIGHT):
         found.insert(
             0,
             "Run the same %s again: first it examines the nodes that were left in flight, and finishes "
             "them or rolls them back." % ("jobs, over the same hosts," if several else "playbook",),
         )
-    if view.nodes.having("pending"):
+    if view.nodes.with_state("pending"):
         found.append(
             "The nodes that did not start serve as before. %s to continue%s. Or roll back the nodes that are done with "
             "gpufleet.lifecycle.rollback."
@@ -390,9 +400,9 @@ def describe_estimate(doc: dict) -> str:
     return "about %s left, at least %s (%s)" % (
         format_span(found["expected_s"]),
         format_span(found["lower_bound_s"]),
-        "from %s" % text.count(found["measured"], "node")
+        "from %s" % text.count_noun(found["measured"], "node")
         if found["measured"]
-        else "from %s of earlier rollouts" % text.count(found["earlier"], "node")
+        else "from %s of earlier rollouts" % text.count_noun(found["earlier"], "node")
         if found["earlier"]
         else "from rollout_node_s, since no node is done yet",
     )
@@ -400,20 +410,24 @@ def describe_estimate(doc: dict) -> str:
 
 def describe_step(name: str, for_s: float | None, usual_s: float | None) -> str:
     """Return the step that a node is in, such as C(install, since 7 min (usual: 23 s))."""
-    since = "" if for_s is None else ", since %s" % owner.since(max(0, int(for_s)))
-    return "%s%s%s" % (name, since, "" if usual_s is None else " (usual: %s)" % owner.since(max(1, round(usual_s))))
+    since = "" if for_s is None else ", since %s" % owner.format_seconds(max(0, int(for_s)))
+    return "%s%s%s" % (
+        name,
+        since,
+        "" if usual_s is None else " (usual: %s)" % owner.format_seconds(max(1, round(usual_s))),
+    )
 
 
 def describe_reason(node: dict, limit: int | None = None) -> str:
     """Return the step and the reason of a node on one line, with a note if the node is not in the last run."""
     step = node["in_step"]
     parts = [describe_step(step["name"], step["for_s"], step["usual_s"])] if step else []
-    reason = text.line("; ".join(parts + [node["reason"]] * bool(node["reason"])), limit)
+    reason = text.one_line("; ".join(parts + [node["reason"]] * bool(node["reason"])), limit)
     return reason if node["in_run"] else "not part of this run%s" % (", " + reason if reason else "")
 
 
 def describe_target(node: dict, unknown: str = "-") -> str:
     """Return the target of a node on one line: its version and, if one was wanted, its MIG layout."""
-    return (text.line(node["to"]) or unknown) + (
-        ", MIG layout %s" % text.line(node["layout"]) if node["layout"] else ""
+    return (text.one_line(node["to"]) or unknown) + (
+        ", MIG layout %s" % text.one_line(node["layout"]) if node["layout"] else ""
     )

@@ -10,7 +10,7 @@ import datetime
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import apply
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import apply_event
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
@@ -64,7 +64,7 @@ def find_phase(node: state.Node) -> str | None:
 
 def weigh_failure(node: state.Node) -> int:
     """Return the use of the failure budget by a node."""
-    return sum(limits.weight(one) for one in limits.charged([node])) if node.state in state.FAILED else 0
+    return sum(limits.failure_weight(one) for one in limits.filter_charged([node])) if node.state in state.FAILED else 0
 
 
 @dataclasses.dataclass
@@ -97,7 +97,7 @@ class Timeline:
         now = parse_time(event["time"])
         self.first, self.last = self.first or now, now
         before = self._keep_before(event)
-        apply(self.view, event)
+        apply_event(self.view, event)
         if kind == "plan":
             self._add_plan(event, before, now)
         elif event.get("run") != self.view.run:
@@ -115,22 +115,22 @@ class Timeline:
                 self.marks.setdefault(node.name, []).append((now, node.state))
         self._add_point(now)
 
-    def _note(self, event, what, reason, who=""):
+    def _note(self, event, what, reason, who="") -> None:
         self.journal.append(
             {"time": event["time"], "what": what, "who": who, "reason": reason, "node": "", "limits": {}}
         )
 
-    def _keep_before(self, event):
+    def _keep_before(self, event) -> list[state.Node]:
         """Return the nodes as they are before a plan, and keep the attempt that a retry ends."""
         if event["event"] == "plan":
-            return self.view.nodes.everything()
+            return self.view.nodes.list_all()
         if event["event"] == "control" and event["verb"] == "retry" and event.get("run") == self.view.run:
             node = self.view.nodes.get(event["node"])
             if node is not None and node.state in state.FAILED:
                 self._keep_attempt(node, [])  # its steps stay, and the next attempt adds to them
         return []
 
-    def _add_plan(self, event, before, now):
+    def _add_plan(self, event, before, now) -> None:
         """Keep what a new plan drops of the earlier run, and follow its nodes."""
         for old in before:
             new = self.view.nodes.get(old.name)
@@ -142,20 +142,22 @@ class Timeline:
                 new.steps is not old.steps or old.state in state.FAILED and new.state not in state.FAILED
             ):
                 self._keep_attempt(old, old.steps)
-        for node in self.view.nodes.everything():
+        for node in self.view.nodes.list_all():
             old = self.gone.pop(node.name, None)
             if old is not None and old.steps:
                 self._keep_attempt(old, old.steps)
-        self._note(event, "planned", "target %s, %s to go" % (event["target"], text.count(len(event["order"]), "node")))
+        self._note(
+            event, "planned", "target %s, %s to go" % (event["target"], text.count_noun(len(event["order"]), "node"))
+        )
         for name in list(self.spans):
             if self.view.nodes.get(name) is None:
                 self._follow(name, None, now)
         self._use, self._used = {}, [0, 0, 0]
-        for node in self.view.nodes.everything():
+        for node in self.view.nodes.list_all():
             self._measure_use(node)
             self._follow(node.name, node, now)
 
-    def _keep_attempt(self, node, steps):
+    def _keep_attempt(self, node, steps) -> None:
         """Keep an attempt; of many, the first and the last ones."""
         attempts = self.earlier.setdefault(node.name, [])
         fields = {key: getattr(node, key) for key in ("attempt", "state", "reason", "failure", "ended")}
@@ -163,7 +165,7 @@ class Timeline:
         if len(attempts) > ATTEMPTS:
             del attempts[1]
 
-    def _measure_use(self, node):
+    def _measure_use(self, node) -> None:
         use = (
             int(node.state == "draining"),
             int(node.state in state.NOT_SERVING + state.OUT_OF_SERVICE),
@@ -174,7 +176,7 @@ class Timeline:
             self._use[node.name] = use
             self._used = [total + new - gone for total, new, gone in zip(self._used, use, old)]
 
-    def _follow(self, name, node, now):
+    def _follow(self, name, node, now) -> None:
         """End the span of a node whose phase has changed, and begin another one."""
         spans = self.spans.get(name)
         current = spans[-1] if spans and spans[-1].end is None else None
@@ -186,7 +188,7 @@ class Timeline:
         if phase is not None:
             self.spans.setdefault(name, []).append(Span(phase, now, step=node.steps[-1].name if node.steps else ""))
 
-    def _add_point(self, now):
+    def _add_point(self, now) -> None:
         policy = self.view.policy
         draining, down, failures = self._used
         level = (
@@ -238,7 +240,7 @@ def join_intervals(intervals: list[tuple[float, float]]) -> list[tuple[float, fl
 class TimeScale:
     """Maps times to x coordinates between LEFT and RIGHT."""
 
-    def __init__(self, intervals, left, right):
+    def __init__(self, intervals, left, right) -> None:
         parts = join_intervals(intervals) or [(0.0, 1.0)]
         total = sum(end - start for start, end in parts) or 1.0
         self.left, self.right = left, right
@@ -249,7 +251,7 @@ class TimeScale:
             self.parts.append((start, end, where, where + (end - start) * self.scale))
             where = self.parts[-1][3] + BREAK_WIDTH
 
-    def x(self, time):
+    def x(self, time) -> float:
         """Return the x coordinate of a time."""
         for start, end, at, dummy in self.parts:
             if time < start:
@@ -258,11 +260,11 @@ class TimeScale:
                 return at + (time - start) * self.scale
         return self.parts[-1][3]
 
-    def breaks(self):
+    def breaks(self) -> list[tuple]:
         """Return (x, seconds) of the pauses that were cut out."""
         return [(one[3] + BREAK_WIDTH / 2, other[0] - one[1]) for one, other in zip(self.parts, self.parts[1:])]
 
-    def ticks(self):
+    def ticks(self) -> list[tuple]:
         """Return (x, label) of the ticks, in UTC, with the date where it changes."""
         step = next((one for one in STEPS if one * self.scale >= TICK_WIDTH), STEPS[-1])
         found, day = [], None

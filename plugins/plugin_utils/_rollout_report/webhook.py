@@ -20,10 +20,10 @@ import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, state, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import apply
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import apply_event
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump, timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump_json, format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
@@ -66,7 +66,7 @@ class WebhookError(Exception):
     """The webhook cannot be used; the message says why, without the URL."""
 
 
-def check(webhook: dict | None) -> dict | None:
+def check_webhook(webhook: dict | None) -> dict | None:
     """Return the webhook, None if there is none; refuse one that cannot be used."""
     if not webhook or not webhook.get("url"):
         return None
@@ -106,7 +106,7 @@ def list_notices(events: list[tuple[int, dict]], kinds: t.Sequence[str]) -> list
         if view.run is None and event["event"] != "plan":
             continue
         mine = event["event"] == "plan" or event.get("run") == view.run
-        apply(view, event)
+        apply_event(view, event)
         if not mine or event["event"] not in NOTABLE:
             continue
         if event["event"] == "plan":
@@ -122,7 +122,7 @@ def list_notices(events: list[tuple[int, dict]], kinds: t.Sequence[str]) -> list
                 causes.append("canary")
                 lines.append(_describe_canaries(view))
             why = (
-                limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted)
+                limits.explain_spent_budget(view.policy, view.nodes.with_state(*state.FAILED), view.attempt_count)
                 if event["state"] in state.FAILED
                 else spent
             )
@@ -136,7 +136,7 @@ def list_notices(events: list[tuple[int, dict]], kinds: t.Sequence[str]) -> list
                     number,
                     event["time"],
                     causes,
-                    [text.line(line, 600) for line in lines],
+                    [text.one_line(line, 600) for line in lines],
                     event.get("node") or "",
                     view.nodes.count(),
                     view.rollout_id,
@@ -146,13 +146,13 @@ def list_notices(events: list[tuple[int, dict]], kinds: t.Sequence[str]) -> list
     return found
 
 
-def _describe_event(view, event):
+def _describe_event(view, event) -> tuple[list, list]:
     """Return (kinds, lines) of the notice for an event; ([], []) if it has none."""
     kind = event["event"]
     if kind == "plan":
         return ["started"], [
             "Rollout %s began: %s to %s, at most %d down at a time."
-            % (view.rollout_id, text.count(view.total, "node"), view.target, view.policy["max_down"])
+            % (view.rollout_id, text.count_noun(view.total, "node"), view.target, view.policy["max_down"])
         ]
     if kind == "end":
         counts = view.nodes.count()
@@ -160,7 +160,7 @@ def _describe_event(view, event):
             "Rollout %s is over: %s (%s)."
             % (
                 view.rollout_id,
-                state.verdict(view, True),
+                state.judge_rollout(view, True),
                 ", ".join("%d %s" % (counts[name], name.replace("_", " ")) for name in state.STATES if counts.get(name))
                 or "no nodes",
             )
@@ -192,11 +192,11 @@ def _describe_event(view, event):
     return [], []
 
 
-def _describe_canaries(view):
+def _describe_canaries(view) -> str:
     bad = [node for node in view.nodes.canaries() if node.state in state.FAILED]
     if bad:
         return "Canary %s failed: %s" % (bad[0].name, bad[0].reason or bad[0].state)
-    return "The canaries have ended: %s." % limits.listed(
+    return "The canaries have ended: %s." % limits.list_names(
         "%s %s" % (node.name, node.state) for node in view.nodes.canaries()
     )
 
@@ -227,15 +227,15 @@ def render_body(notice: Notice, kind: str, repeat: bool) -> bytes:
 class Outbox:
     """The notices of a rollout that are left to send, and the lease of the task that sends them."""
 
-    def __init__(self, ledger: Ledger, webhook: dict):
+    def __init__(self, ledger: Ledger, webhook: dict) -> None:
         self.ledger, self.webhook, self.token = ledger, webhook, uuid.uuid4().hex
         self._key = {"rollout_id": ledger.rollout_id, "node": "", "name": NAME}
 
-    def _where(self):
+    def _where(self) -> tuple:
         table = self.ledger.store.table["document"]
         return table, [table.c[key] == value for key, value in self._key.items()]
 
-    def _read(self, connection):
+    def _load_record(self, connection) -> dict:
         table, where = self._where()
         body = connection.execute(sa.select(table.c.body).where(*where)).scalar()
         return dict(EMPTY, **(json.loads(body) if body else {}))
@@ -246,13 +246,13 @@ class Outbox:
         NOW is the time by the clock of the ledger, in seconds since 1970.
         """
 
-        def once(connection, repeated):
-            record, now = self._read(connection), self.ledger.store.now(connection)
+        def once(connection, repeated) -> dict | None:
+            record, now = self._load_record(connection), self.ledger.store.now(connection)
             new = work(record, now.timestamp())
             if new is not None:
                 table, where = self._where()
                 connection.execute(sa.delete(table).where(*where))
-                connection.execute(sa.insert(table).values(time=timestamp(now), body=dump(new), **self._key))
+                connection.execute(sa.insert(table).values(time=format_time(now), body=dump_json(new), **self._key))
             return new
 
         return self.ledger.store.transact(self.ledger.rollout_id, once)
@@ -260,8 +260,8 @@ class Outbox:
     def look(self) -> tuple[bool, bool, dict]:
         """Return (True if a notice is left, True if it may be posted now, the record)."""
 
-        def read(connection):
-            record, now = self._read(connection), self.ledger.store.now(connection).timestamp()
+        def read_state(connection) -> tuple[bool, bool, dict]:
+            record, now = self._load_record(connection), self.ledger.store.now(connection).timestamp()
             event, node = self.ledger.store.table["event"], self.ledger.store.table["node"]
             mine = event.c.rollout_id == self.ledger.rollout_id
             query = sa.select(event.c.body).where(mine, event.c.id > record["sent"], event.c.kind.in_(NOTABLE))
@@ -274,7 +274,7 @@ class Outbox:
             is_left = any(may_notify(json.loads(body), canaries) for (body,) in connection.execute(query))
             return is_left, is_left and is_free(record, now), record
 
-        return self.ledger.store.read(read) or (False, False, dict(EMPTY))
+        return self.ledger.store.query(read_state) or (False, False, dict(EMPTY))
 
     def read_events(self) -> list[tuple[int, dict]]:
         """Return (number, event) of all events."""
@@ -282,7 +282,7 @@ class Outbox:
         query = (
             sa.select(table.c.id, table.c.body).where(table.c.rollout_id == self.ledger.rollout_id).order_by(table.c.id)
         )
-        return self.ledger.store.read(
+        return self.ledger.store.query(
             lambda connection: [(number, json.loads(body)) for number, body in connection.execute(query)], nothing=[]
         )
 
@@ -290,7 +290,7 @@ class Outbox:
         """Take the lease and return the record; None if another task has it, or a failure was a moment ago."""
         return self.update(lambda record, now: self._extend(record, now) if is_free(record, now) else None)
 
-    def _extend(self, record, now, **fields):
+    def _extend(self, record, now, **fields) -> dict:
         return dict(record, holder=self.token, until=now + self.webhook["timeout"] + LEASE_S, **fields)
 
     def _record(self, change: t.Callable[[dict, float], dict]) -> dict | None:
@@ -325,7 +325,7 @@ class Outbox:
             return False
         error, may_have_arrived, pause_s = self._post(notice, repeat)
 
-        def note(record, now):
+        def note(record, now) -> dict:
             if not error:
                 return {
                     "sent": notice.number,
@@ -345,7 +345,7 @@ class Outbox:
         record = self._record(note)
         return record is not None and record["sent"] == notice.number
 
-    def _post(self, notice, repeat):
+    def _post(self, notice, repeat) -> tuple[str, bool, float | None]:
         """Return (error, True if the notice may have arrived, seconds that the receiver asks to wait)."""
         headers = {
             "Content-Type": "application/json",
@@ -368,7 +368,7 @@ def is_free(record: dict, now: float) -> bool:
     return now >= record["until"] and now >= record["resume"]
 
 
-def notify(
+def send_pending(
     ledger: Ledger, webhook: dict | None, idle: bool = False, complain: t.Callable[[str], t.Any] = lambda message: None
 ) -> None:
     """Send what is left. Errors go to COMPLAIN. IDLE: only if the last look was a while ago."""
@@ -378,7 +378,7 @@ def notify(
     try:
         if idle and files.written_within(path, LOOK_S):
             return
-        with files.locked(path, 0.0) as handle:
+        with files.open_locked(path, 0.0) as handle:
             if handle is not None:
                 files.write_json(handle, {})
                 Outbox(ledger, webhook).send()
@@ -389,7 +389,9 @@ def notify(
         )
 
 
-def flush(ledger: Ledger, webhook: dict | None, complain: t.Callable[[str], t.Any] = lambda message: None) -> None:
+def flush_pending(
+    ledger: Ledger, webhook: dict | None, complain: t.Callable[[str], t.Any] = lambda message: None
+) -> None:
     """Send what is left at the end of a run, and try again for a while."""
     if not webhook or not webhook.get("url"):
         return

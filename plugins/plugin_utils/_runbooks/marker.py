@@ -128,7 +128,7 @@ def list_failed_checks(health: Any) -> list[str]:
     )
 
 
-def read(note: Any) -> dict[str, Any]:
+def read_marker(note: Any) -> dict[str, Any]:
     """Return the fields of a marker that lies on a node. A field that is missing or of another type has its default."""
     note = note if isinstance(note, Mapping) else {}
     found = {key: note[key] if isinstance(note.get(key), type(default)) else default for key, default in FIELDS.items()}
@@ -139,7 +139,7 @@ def read(note: Any) -> dict[str, Any]:
 
 def complete(note: Any, more: Answer) -> dict[str, Any]:
     """A marker that lies on a node, with what it lacks from MORE, the fields of a new one: why and since when stay."""
-    old = read(note)
+    old = read_marker(note)
     kept = {key: value for key, value in old.items() if value not in ("", [])}
     if not isinstance(note, Mapping) or not note:
         kept = {}

@@ -40,7 +40,7 @@ def render(record: Answer) -> str:
             [
                 (
                     _or_unknown(gpu["index"]),
-                    *[_told(gpu, key) for key in ("serial", "part_number", "name", "uuid", "pci")],
+                    *[_read_field(gpu, key) for key in ("serial", "part_number", "name", "uuid", "pci")],
                     _or_unknown(gpu["vbios"]),
                     "%s%s"
                     % (
@@ -104,8 +104,8 @@ def render(record: Answer) -> str:
                     check["id"],
                     check["entity"],
                     check["status"],
-                    text.shown(check["observed"]),
-                    text.shown(check["expected"]),
+                    text.format_value(check["observed"]),
+                    text.format_value(check["expected"]),
                     check["message"],
                 )
                 for check in record["checks"]
@@ -127,9 +127,9 @@ def _or_unknown(value: Any) -> str:
     return "unknown" if value is None else str(value)
 
 
-def _told(gpu: Answer, key: str) -> str:
+def _read_field(gpu: Answer, key: str) -> str:
     return _or_unknown(gpu[key]) + (" (of its baseline)" if key in gpu["from_baseline"] else "")
 
 
 def _told_value(value: Any) -> str:
-    return "unknown" if value is None else text.shown(value)
+    return "unknown" if value is None else text.format_value(value)

@@ -59,13 +59,13 @@ class Facts(TypedDict, total=False):
 def decide(facts: Facts) -> dict[str, Any]:
     marks, note, health = _of(facts, "marks"), _of(facts, "note"), _of(facts, "health")
     answers = "claim" in marks and "exists" in note
-    lies = marker.read(note.get("note"))
+    lies = marker.read_marker(note.get("note"))
     known, problem = _baseline(facts)
     # A marker that cannot be read keeps the node out as any other does.
     marked = bool(note.get("exists"))
     state = {
         "answers": answers,
-        "silent": "" if answers else _said(marks if "claim" not in marks else note, "it was not asked"),
+        "silent": "" if answers else _describe_result(marks if "claim" not in marks else note, "it was not asked"),
         "refusal": _refusal(facts),
         "marked": marked,
         "known": marked and bool(note.get("note")) and bool(lies["record"]),
@@ -103,7 +103,7 @@ def decide(facts: Facts) -> dict[str, Any]:
 def _refusal(facts: Facts) -> str:
     flight = _of(facts, "flight")
     if "held" not in flight:
-        return "it cannot be told whether a rollout has it in flight: %s. Nothing was changed." % _said(
+        return "it cannot be told whether a rollout has it in flight: %s. Nothing was changed." % _describe_result(
             flight, "the ledger was not asked"
         ).rstrip(". ")
     return str(flight["held"])
@@ -156,7 +156,7 @@ def _layout_lacks(made: Answer) -> str:
         return ""
     if made.get("failures") == [] and made.get("reset_required") is False:
         return ""
-    return "its MIG layout was not made again: %s" % _said(made, "gpu_mig gave no answer").rstrip(".")
+    return "its MIG layout was not made again: %s" % _describe_result(made, "gpu_mig gave no answer").rstrip(".")
 
 
 def _recovery(facts: Facts) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _baseline(facts: Facts) -> tuple[Answer | None, str]:
         if _of(stat, "stat").get("exists") is False:
             kept = _of(_of(facts, "flight"), "baseline")
             return (kept, "") if kept else (None, "the node keeps none, and none was given")
-        return None, _said(file, "it was not read")
+        return None, _describe_result(file, "it was not read")
     try:
         found = json.loads(base64.b64decode(str(file["content"])).decode("utf-8"))
     except (binascii.Error, ValueError, RecursionError) as exc:
@@ -235,7 +235,7 @@ def _no_way_back(facts: Facts, lies: Answer, baseline: Answer | None, problem: s
         return (
             "which GPUs the node has cannot be told (%s); expected all of them to answer. "
             "See docs/runbooks/quarantine.md. Nothing was changed."
-            % (_said(_of(facts, "info"), "a GPU does not tell its UUID" if now else "NVML shows none"))
+            % (_describe_result(_of(facts, "info"), "a GPU does not tell its UUID" if now else "NVML shows none"))
         )
     for what, before in (
         ("the baseline", marker.describe_gpus(_mapping(baseline).get("snapshot"))),
@@ -273,7 +273,12 @@ def _unfit(facts: Facts) -> str:
         more = " (and %d more)" % (len(messages) - SPELLED_OUT) if len(messages) > SPELLED_OUT else ""
         said.append(
             "%s is %s: %s%s"
-            % (name, verdict or "unknown", " ".join(messages[:SPELLED_OUT]) or _said(result, "no answer"), more)
+            % (
+                name,
+                verdict or "unknown",
+                " ".join(messages[:SPELLED_OUT]) or _describe_result(result, "no answer"),
+                more,
+            )
         )
     if not said and smoked and smoke.get("tested") is not True:
         said.append(
@@ -285,7 +290,7 @@ def _unfit(facts: Facts) -> str:
 
 def _unread(health: Answer) -> str:
     """Return why a node that is reachable reported nothing about its GPUs."""
-    return "" if not health or "health" in health else _said(health, "its health could not be read")
+    return "" if not health or "health" in health else _describe_result(health, "its health could not be read")
 
 
 def _failure(facts: Facts) -> str:
@@ -293,7 +298,7 @@ def _failure(facts: Facts) -> str:
     return redaction.reason(failed.get("msg") or "task failed: %s" % task.get("name", ""))
 
 
-def _said(result: Answer, otherwise: str) -> str:
+def _describe_result(result: Answer, otherwise: str) -> str:
     return redaction.reason(result.get("msg") or otherwise)
 
 

@@ -72,9 +72,9 @@ def decide(facts: Facts) -> dict[str, Any]:
         note = _note(_mapping(facts.get("note")))
         _check_read(snapshot, _mapping(facts.get("info")))
         if facts.get("state") == RESTORED:
-            state.update(_restored(note, snapshot))
+            state.update(_find_restored(note, snapshot))
         else:
-            state.update(_lowered(facts, note, snapshot, found))
+            state.update(_find_lowered(facts, note, snapshot, found))
     except Refusal as exc:
         state["refusal"] = "%s %s" % (str(exc).rstrip(".") + ".", END)
     return state
@@ -113,7 +113,7 @@ def _whole(entry: Any) -> bool:
 # ---- lowered ----
 
 
-def _lowered(facts: Facts, note: Answer, snapshot: Answer, found: Sequence[cooling.Gpu]) -> dict[str, Any]:
+def _find_lowered(facts: Facts, note: Answer, snapshot: Answer, found: Sequence[cooling.Gpu]) -> dict[str, Any]:
     request = _request(facts)
     entries: dict[str, Entry] = {entry["uuid"]: entry for entry in note.get("gpus", [])}
     hot = [str(gpu["uuid"]) for gpu in found if gpu["throttled"]]
@@ -129,8 +129,8 @@ def _lowered(facts: Facts, note: Answer, snapshot: Answer, found: Sequence[cooli
         for uuid in sorted({*entries, *hot})
     ]
     steps = _steps(there, [(entry["uuid"], entry["lowered_mw"]) for entry in wanted if entry["uuid"] in there])
-    kept = same and wanted == note["gpus"] and not _expired(note.get("expires"), facts["time"])
-    made = note if kept else _made(facts, request, wanted, note)
+    kept = same and wanted == note["gpus"] and not _has_expired(note.get("expires"), facts["time"])
+    made = note if kept else _make_answer(facts, request, wanted, note)
     return {
         "do": KEEP if kept and not steps else LOWER,
         "steps": steps,
@@ -175,7 +175,7 @@ def _limit(gpu: Any, key: str, uuid: str) -> int:
     return told.value
 
 
-def _made(facts: Facts, request: Mapping[str, float], entries: Sequence[Entry], note: Answer) -> dict[str, Any]:
+def _make_answer(facts: Facts, request: Mapping[str, float], entries: Sequence[Entry], note: Answer) -> dict[str, Any]:
     now = datetime.datetime.strptime(facts["time"], TIME)
     return {
         "schema": waiver.SCHEMA,
@@ -189,7 +189,7 @@ def _made(facts: Facts, request: Mapping[str, float], entries: Sequence[Entry], 
     }
 
 
-def _expired(text: Any, now: str) -> bool:
+def _has_expired(text: Any, now: str) -> bool:
     """Tell if a waiver has expired. One whose time cannot be read has."""
     try:
         return datetime.datetime.strptime(text, TIME) <= datetime.datetime.strptime(now, TIME)
@@ -200,7 +200,7 @@ def _expired(text: Any, now: str) -> bool:
 # ---- restored ----
 
 
-def _restored(note: Answer, snapshot: Answer) -> dict[str, Any]:
+def _find_restored(note: Answer, snapshot: Answer) -> dict[str, Any]:
     if not note:
         return {"do": NOTHING}
     there = model.by_uuid(snapshot)

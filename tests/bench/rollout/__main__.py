@@ -145,7 +145,7 @@ def real(fleet, times, host_tasks, options):
         elapsed = time.monotonic() - began
         walls = {run.way: run.wall_s() for run in runs}
         down = max(run.most_down() for run in runs)
-        done = all(node.state == "done" for run in runs for node in run.view().nodes.everything())
+        done = all(node.state == "done" for run in runs for node in run.view().nodes.list_all())
         counted = runs[0].host_tasks()
     names = runs[0].names
     listed = host_tasks.preflight(counted, names) + host_tasks.way(counted, names)

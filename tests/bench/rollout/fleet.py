@@ -167,7 +167,7 @@ class Run:
         """Seconds from the first step of a node to the last; the plan and the report are left out."""
         moments = [
             datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
-            for node in self.view().nodes.everything()
+            for node in self.view().nodes.list_all()
             for step in node.steps
             for text in (step.started, step.finished)
         ]
@@ -179,7 +179,7 @@ class Run:
     def most_down(self):
         """The most nodes that were down at one time, by the ledger."""
         spans = []
-        for node in self.view().nodes.everything():
+        for node in self.view().nodes.list_all():
             down = [step for step in node.steps if step.name not in ("prestage", "evidence", "drain")]
             spans += [(down[0].started, down[-1].finished)] if down else []
         return most_at_once(spans)

@@ -69,7 +69,7 @@ class Alone:
 
     def states(self):
         """{state: number of nodes}"""
-        return dict(collections.Counter(node.state for node in self.run.view().nodes.everything()))
+        return dict(collections.Counter(node.state for node in self.run.view().nodes.list_all()))
 
     def once(self):
         """Whether every node was installed and booted once."""

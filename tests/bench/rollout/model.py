@@ -23,7 +23,7 @@ class Indexed(state.Nodes):
 
     def replace(self, nodes):
         super().replace(nodes)
-        self._order = [node.name for node in super().everything()]
+        self._order = [node.name for node in super().list_all()]
         self._was = {name: self._nodes[name].state for name in self._order}
         self._in = {}
         for name, what in self._was.items():
@@ -31,15 +31,15 @@ class Indexed(state.Nodes):
         self._canaries = [name for name in self._order if self._nodes[name].canary]
         self._first = 0  # all places before it have gone
 
-    def put(self, node):
-        super().put(node)
+    def store(self, node):
+        super().store(node)
         self._in[self._was[node.name]].discard(node.name)
         self._was[node.name] = node.state
         self._in.setdefault(node.state, set()).add(node.name)
         if node.state == "pending" and node.position is not None:
             self._first = min(self._first, node.position)
 
-    def having(self, *states):
+    def with_state(self, *states):
         found = [self._nodes[name] for what in states for name in self._in.get(what, ())]
         return sorted(found, key=lambda node: (node.position is None, node.position or 0, node.name))
 
@@ -70,8 +70,8 @@ class Model:
     def __init__(self, times, policy, bad=(), forks=None, poll_s=1.0):
         names = ["n%05d" % number for number in range(len(times))]
         self.bad = {names[number] for number in bad}
-        complete = limits.complete(policy, len(names))
-        made = plan.build(NEW, [Probe(name, version=OLD) for name in names], complete)
+        complete = limits.complete_policy(policy, len(names))
+        made = plan.build_plan(NEW, [Probe(name, version=OLD) for name in names], complete)
         self.times = dict(zip(made.order, times))
         self.view = state.Rollout(nodes=Indexed())
         self.write(
@@ -93,7 +93,7 @@ class Model:
         self.most_down = 0
 
     def write(self, event, **fields):
-        events.apply(self.view, dict(fields, event=event, run="run", time=TIME))
+        events.apply_event(self.view, dict(fields, event=event, run="run", time=TIME))
 
     def at(self, when, what, name, phase):
         heapq.heappush(self.heap, (when, next(self.number), what, name, phase))
@@ -117,7 +117,7 @@ class Model:
             self.write(
                 "step", node=name, step={steps.DRAIN: "evidence", steps.DOWN: "stop", steps.RETURN: "return"}[phase]
             )
-            self.most_down = max(self.most_down, len(self.view.nodes.having(*state.NOT_SERVING)))
+            self.most_down = max(self.most_down, len(self.view.nodes.with_state(*state.NOT_SERVING)))
             look, *rest = self.times[name]
             if phase == steps.DRAIN:
                 self.at(self.clock + look, "ask", name, steps.DOWN)

@@ -212,9 +212,9 @@ def test_what_the_lab_compiled_is_recorded_as_a_builders(tmp_path):
     from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
 
     database = store.Store(store.default_url(str(tmp_path)))
-    assert archives.recorded(database, {name: "a" * 64}) == {name: "lab"}
+    assert archives.find_builders(database, {name: "a" * 64}) == {name: "lab"}
     with sqlite3.connect(database.file) as connection:
         connection.execute("UPDATE gpufleet_meta SET value = 'another' WHERE name = 'schema_version'")
     connection.close()
     drivers.record(trees)
-    assert archives.recorded(database, {name: "a" * 64}) == {name: "lab"}, "one of another version is made again"
+    assert archives.find_builders(database, {name: "a" * 64}) == {name: "lab"}, "one of another version is made again"

@@ -146,7 +146,7 @@ ARGUMENTS = {
     "nodes": [],
     "patch_node": ["n", {}],
     "pods": ["n"],
-    "allowed": [{}],
+    "is_allowed": [{}],
     "discover_eviction": [],
     "evict": ["s", "p", "u"],
 }

@@ -160,7 +160,7 @@ class Fleet:
         cached.write_text("")
         digest = hashlib.sha256(b"").hexdigest()
         tree_archives.write_sha256(str(cached), digest)
-        archives.record(store.Store(store.default_url(str(self.artifacts))), "builder", cached.name, digest)
+        archives.record_archive(store.Store(store.default_url(str(self.artifacts))), "builder", cached.name, digest)
         own = {"find": "exit 0", "update-initramfs": "echo it would be asked of this machine >&2; exit 1"}
         for name, what in own.items():
             (self.nodes / "bin" / name).write_text("#!/bin/sh\n%s\n" % what)
@@ -270,7 +270,7 @@ class Fleet:
 
     def went(self):
         """Nodes that were given leave to begin, whether or not anything came of it."""
-        return [node.name for node in self.view().nodes.everything() if node.went is not None]
+        return [node.name for node in self.view().nodes.list_all() if node.went is not None]
 
     def view(self, rollout_id="upgrade-" + NEW, url=""):
         """What the ledger says."""
@@ -282,7 +282,7 @@ class Fleet:
 
     def recorded(self, url=""):
         """The state of every node in the ledger."""
-        return {node.name: node.state for node in self.view(url=url).nodes.everything()}
+        return {node.name: node.state for node in self.view(url=url).nodes.list_all()}
 
     def at_work(self):
         """Processes that work on a node of this fleet: a module works in the node's directory, and what was started by

@@ -32,7 +32,7 @@ UNTOUCHED = ("installed", "reboot", "failed to install")
 
 
 def recorded(fleet, rollout_id="mig-halves"):
-    return {node.name: node.state for node in fleet.view(rollout_id).nodes.everything()}
+    return {node.name: node.state for node in fleet.view(rollout_id).nodes.list_all()}
 
 
 def with_slurm(fleet, *names):
@@ -55,7 +55,7 @@ def after_stop(fleet, name):
 
 
 def went(view):
-    return [node for node in view.nodes.everything() if node.went is not None]
+    return [node for node in view.nodes.list_all() if node.went is not None]
 
 
 def kept(fleet, name):

@@ -530,7 +530,7 @@ def test_the_real_dnf_takes_it(tmp_path, signer):
     asked = ["dnf", "-q", "-y", "makecache", "--refresh", "--repo=gpufleet-nvidia-cuda"]
     rc, out, err = machine(asked)
     assert rc != 0, "without the key nothing is trusted"
-    key.write_bytes(keyring.rendered(signer.key(False), "armored"))
+    key.write_bytes(keyring.render_keys(signer.key(False), "armored"))
     rc, out, err = machine(asked)
     assert rc == 0, out + err
     rc, out, err = machine(

@@ -333,7 +333,7 @@ def test_nvml_that_hangs_leaves_no_old_value_and_the_file_is_written(node):
     )
 
 
-@pytest.mark.parametrize("broken", ["gpus", "on_disk", "holds", "changed"])
+@pytest.mark.parametrize("broken", ["gpus", "on_disk", "holds", "find_changed_files"])
 def test_a_reader_that_breaks_costs_its_part_alone(node, broken, monkeypatch):
     before = node.series()
 
@@ -341,7 +341,7 @@ def test_a_reader_that_breaks_costs_its_part_alone(node, broken, monkeypatch):
         raise RuntimeError("broken")
 
     monkeypatch.setattr(readings, broken, breaks)
-    part = {"gpus": "snapshot", "on_disk": "modules", "changed": "changed_files"}.get(broken, broken)
+    part = {"gpus": "snapshot", "on_disk": "modules", "find_changed_files": "changed_files"}.get(broken, broken)
     assert [problem.split(":")[0] for problem in node.run().problems] == [part]
     lost = {name.split()[0] for name, value in changes(before, node.series()).items() if value is None}
     assert (
@@ -350,7 +350,7 @@ def test_a_reader_that_breaks_costs_its_part_alone(node, broken, monkeypatch):
             "gpus": set(OF_GPU) | {"gpus_present"},
             "on_disk": {"next_kernel_has_driver"},
             "holds": {"hold_age_seconds", "held_security_updates", "held_security_update_age_seconds"},
-            "changed": {"changed_files"},
+            "find_changed_files": {"changed_files"},
         }[broken]
     )
 

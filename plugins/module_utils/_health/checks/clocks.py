@@ -18,13 +18,13 @@ NO_MORE = "This driver has no application clocks any more"
 KEY = "clocks_event_reasons"
 
 
-def reasons_of(ctx, gpu, ident):
+def reasons_of(ctx, gpu, ident) -> tuple[int | None, dict | None]:
     """The bits of what holds the clocks back, or the check that says why they are not known."""
     now = compare.read_typed(gpu, KEY, int)
     return (now.value, None) if now.known else (None, signals.check_absent_signal(ctx, ident, gpu, KEY, now))
 
 
-def check_hardware_slowdown(ctx, gpu, ident, bit, what, action, step):
+def check_hardware_slowdown(ctx, gpu, ident, bit, what, action, step) -> dict:
     """A slowdown by the hardware is never right on a GPU that is idle or under a short test."""
     reasons, problem = reasons_of(ctx, gpu, ident)
     if problem:
@@ -39,7 +39,7 @@ def check_hardware_slowdown(ctx, gpu, ident, bit, what, action, step):
     return compare.make_check(ident, gpu, finding, "0x%x" % (reasons,), "without 0x%x" % (bit,), "hardware")
 
 
-def check_software_slowdown(ctx, gpu):
+def check_software_slowdown(ctx, gpu) -> dict:
     ident = "gpu.sw_slowdown"
     reasons, problem = reasons_of(ctx, gpu, ident)
     if problem:
@@ -55,7 +55,7 @@ def check_software_slowdown(ctx, gpu):
     return compare.make_check(ident, gpu, finding, "0x%x" % (reasons,), "without 0x34", "hardware")
 
 
-def check_application_clocks(ctx, gpu):
+def check_application_clocks(ctx, gpu) -> dict:
     """Application clocks are a setting.
 
     Drivers that no longer have it answer so, which matters only where it was used.
@@ -90,7 +90,7 @@ def check_application_clocks(ctx, gpu):
     return compare.compare_with_baseline(ctx, gpu, ident, key, dict, differs, "restore_setting")
 
 
-def check_max_clocks(ctx, gpu):
+def check_max_clocks(ctx, gpu) -> dict:
     """The clocks that the GPU can reach at most: lower ones are a GPU that lost performance."""
     ident, key = "gpu.clocks_max", "clocks_max_mhz"
 
@@ -112,11 +112,11 @@ def check_max_clocks(ctx, gpu):
     return compare.compare_with_baseline(ctx, gpu, ident, key, dict, differs)
 
 
-def format_clocks(clocks):
+def format_clocks(clocks) -> str:
     return ", ".join("%s %s MHz" % (domain, clocks[domain]) for domain in sorted(clocks, key=str))
 
 
-def is_idle(gpu):
+def is_idle(gpu) -> bool | None:
     """Tell if the GPU is idle: True or False, None if unknown."""
     reasons = compare.read_typed(gpu, KEY, int)
     compute = compare.read_typed(gpu, "compute_processes", list)

@@ -18,7 +18,7 @@ AGAIN = "Run nvidia-ctk cdi generate again, with the driver loaded."
 MADE = "/run/cdi/nvidia.yaml"
 
 
-def check_cdi(ctx):
+def check_cdi(ctx) -> dict:
     """There is a specification of NVIDIA's GPUs that fits the driver, names only files that are there, and has the
     devices that NVML has.
     """
@@ -46,7 +46,7 @@ def check_cdi(ctx):
     return next((item for item in found if item is not None), None) or check_device_count(ctx, checks, ours)
 
 
-def find_spec_problem(checks, spec, ours, driver):
+def find_spec_problem(checks, spec, ours, driver) -> dict | None:
     """What is wrong with one file, SPEC of OURS; None if nothing is."""
     path, versions, missing, devices = (model.item(spec, key) for key in ("path", "versions", "missing", "devices"))
     conflicts, again = model.item(spec, "conflicts"), next_step([path], ours)
@@ -86,14 +86,14 @@ def find_spec_problem(checks, spec, ours, driver):
     return None
 
 
-def next_step(paths, specs):
+def next_step(paths, specs) -> str:
     """What mends the files PATHS of SPECS: what nvidia-ctk makes again is one of them."""
     if len(specs) == 1:
         return AGAIN
     return "Remove %s, or make it again with nvidia-ctk cdi generate --output." % (", ".join(map(str, paths)),)
 
 
-def check_device_count(ctx, checks, specs):
+def check_device_count(ctx, checks, specs) -> dict:
     """As many devices as NVML has: GPUs that are not in MIG mode, and MIG devices."""
     wanted = list_container_devices(ctx)
     names = set(str(name) for spec in specs for name in spec["devices"]) - ALL
@@ -148,7 +148,7 @@ def check_device_count(ctx, checks, specs):
     return checks.good(sorted(names), len(wanted))
 
 
-def list_container_devices(ctx):
+def list_container_devices(ctx) -> set[str] | None:
     """The UUIDs of the GPUs and MIG devices that a container can get; None if they are not all known."""
     gpus = nodefacts.of_kind(model.item(ctx.snapshot, "gpus"), list) or []
     if not gpus or model.number(ctx.snapshot, "count").value != len(gpus):

@@ -25,7 +25,7 @@ MAJORS = (
 REPAIR = "Remove it and run nvidia-modprobe -c0 -u, or reload the driver."
 
 
-def list_device_files(section):
+def list_device_files(section) -> dict[str, dict] | None:
     """Device files by path; None if they could not be listed."""
     nodes = nodefacts.of_kind(model.item(section, "device_nodes"), list)
     return (
@@ -35,7 +35,7 @@ def list_device_files(section):
     )
 
 
-def gpu_node(ctx, gpu):
+def gpu_node(ctx, gpu) -> dict:
     """The GPU's own file."""
     checks = Checks("gpu.device_node", model.entity(gpu), "hardware")
     minor = model.number(gpu, "minor_number")
@@ -61,7 +61,7 @@ def gpu_node(ctx, gpu):
     return make_verdict(checks, path, find_file_problem(ctx, nodes[path], minor.value))
 
 
-def check_shared_files(ctx):
+def check_shared_files(ctx) -> dict:
     """The files that are not one GPU's, and none that stayed from a GPU or a driver that is gone."""
     checks = Checks("node.device_nodes", source="hardware")
     nodes = list_device_files(ctx.system)
@@ -112,7 +112,7 @@ def check_shared_files(ctx):
     return checks.good(sorted(nodes), sorted(wanted))
 
 
-def find_file_problem(ctx, node, minor):
+def find_file_problem(ctx, node, minor) -> tuple[str, str] | None:
     """Return the problem of a device file as (status, message), or None."""
     path, kind, mode = node["path"], node.get("kind"), node.get("mode")
     if kind is None or mode is None:
@@ -126,7 +126,7 @@ def find_file_problem(ctx, node, minor):
     return check_permissions(ctx, node)
 
 
-def check_numbers(ctx, node, minor):
+def check_numbers(ctx, node, minor) -> tuple[str, str] | None:
     """A file that stayed from an earlier load of the driver may lead to nothing, or to another driver."""
     path = node["path"]
     names = [names for pattern, names in MAJORS if pattern.match(path)]
@@ -151,7 +151,7 @@ def check_numbers(ctx, node, minor):
     return None
 
 
-def check_permissions(ctx, node):
+def check_permissions(ctx, node) -> tuple[str, str] | None:
     """Check that every user whom the driver admits can open the file.
 
     More than that is the administrator's choice, and no other owner matters then.
@@ -193,7 +193,7 @@ def check_permissions(ctx, node):
     return None
 
 
-def make_verdict(checks, observed, answer):
+def make_verdict(checks, observed, answer) -> dict:
     if answer is None:
         return checks.good(observed, observed)
     status, message = answer

@@ -20,7 +20,7 @@ FIRST_OPEN_ONLY = 10
 UNKNOWN_ARCHITECTURE = 0xFFFFFFFF
 
 
-def find_audit_finding(ctx, ident, entity=None):
+def find_audit_finding(ctx, ident, entity=None) -> dict:
     """The audit's finding about ENTITY, or about whatever it is of; {} if there is none."""
     listed = nodefacts.of_kind(model.item(ctx.audit, "findings"), list) or []
     found = [
@@ -29,7 +29,7 @@ def find_audit_finding(ctx, ident, entity=None):
     return found[0] if found else {}
 
 
-def gsp_firmware(ctx):
+def gsp_firmware(ctx) -> dict:
     """The firmware file of the driver's version is on disk."""
     checks = Checks("driver.gsp_firmware_file", source="hardware")
     version, on_disk = (
@@ -61,7 +61,7 @@ def gsp_firmware(ctx):
     )
 
 
-def check_nouveau(ctx):
+def check_nouveau(ctx) -> dict:
     checks = Checks("driver.nouveau", source="hardware")
     loaded = model.item(ctx.audit, "nouveau_loaded")
     if loaded is True:
@@ -76,7 +76,7 @@ def check_nouveau(ctx):
     return checks.unknown(None, False, "Whether nouveau is loaded cannot be read. Look at /proc/modules on the node.")
 
 
-def check_flavour(ctx):
+def check_flavour(ctx) -> dict:
     """The same kind of kernel module as in the baseline, loaded and on disk, and the open one where there is no
     other.
     """
@@ -149,25 +149,25 @@ def check_flavour(ctx):
     return checks.good(now, old.value)
 
 
-def on_disk_flavour(ctx):
+def on_disk_flavour(ctx) -> str | None:
     """The kind of the module that the next boot loads; None if that is not known."""
     text = model.item(ctx.audit, "versions", "modules", model.item(ctx.audit, "kernel", "next_boot"), "license")
     return module_flavour(text) if isinstance(text, str) else None
 
 
-def open_only(gpu):
+def open_only(gpu) -> bool:
     """Tell if the GPU's architecture works with the open kernel modules only."""
     number = model.number(gpu, "architecture")
     return number.known and FIRST_OPEN_ONLY <= number.value < UNKNOWN_ARCHITECTURE
 
 
-def is_announced(ctx, key):
+def is_announced(ctx, key) -> bool:
     """Tell if the caller reported a deliberate change of KEY."""
     patterns = nodefacts.of_kind(model.item(ctx.expect, "changes"), list) or []
     return any(isinstance(pattern, str) and fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
 
 
-def check_dkms(ctx):
+def check_dkms(ctx) -> list[dict]:
     """DKMS has the module as installed, for the kernel that runs and for the one that boots next."""
     ident = "driver.dkms"
     kernels = [model.item(ctx.audit, "kernel", key) for key in ("running", "next_boot")]
@@ -182,7 +182,7 @@ def check_dkms(ctx):
     return [dkms_of(ctx, Checks(ident, kernel, "hardware"), kernel) for kernel in sorted(set(kernels))]
 
 
-def dkms_of(ctx, checks, kernel):
+def dkms_of(ctx, checks, kernel) -> dict:
     found = find_audit_finding(ctx, "dkms_state", kernel)
     status, observed = found.get("status"), found.get("observed")
     text = "%s %s" % (found.get("message") or "", found.get("next_step") or "")
@@ -199,7 +199,7 @@ def dkms_of(ctx, checks, kernel):
     )
 
 
-def reboot_safe(ctx):
+def reboot_safe(ctx) -> dict:
     """The driver is there after a reboot, as far as can be told."""
     checks = Checks("driver.reboot_safe", source="hardware")
     safe, reason = model.item(ctx.audit, "reboot_safe"), str(model.item(ctx.audit, "reboot_safe_reason") or "")
@@ -224,7 +224,7 @@ def reboot_safe(ctx):
 VERSION = re.compile(r"^(\d+)\.(\d+)")
 
 
-def check_libcuda(ctx):
+def check_libcuda(ctx) -> dict:
     """The driver's libcuda is installed and of the driver's version."""
     checks = Checks("driver.libcuda")
     found = nodefacts.of_kind(model.item(ctx.system, "libcuda"), dict)
@@ -261,7 +261,7 @@ def check_libcuda(ctx):
     return checks.good(version, expected)
 
 
-def cuda_version(value):
+def cuda_version(value) -> tuple[int, int] | None:
     """(12, 2) out of "12.2" or 12020; None if it is neither."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value // 1000, value % 1000 // 10
@@ -269,7 +269,7 @@ def cuda_version(value):
     return (int(found.group(1)), int(found.group(2))) if found else None
 
 
-def check_toolkit(ctx):
+def check_toolkit(ctx) -> dict:
     """The driver runs what the installed toolkits build. A notice: programs may bring their own CUDA."""
     checks = Checks("node.cuda_toolkit", source="hardware")
     found = nodefacts.of_kind(model.item(ctx.system, "toolkit"), list)

@@ -16,7 +16,7 @@ SRAM_SINCE_BRANCH = 535
 LOOK = "Look for NVRM: Xid 48, 63, 64, 94 and 95 in the kernel log."
 
 
-def volatile_uncorrected(ctx, gpu):
+def volatile_uncorrected(ctx, gpu) -> dict:
     ident, key = "gpu.ecc_volatile", "ecc_volatile_uncorrected"
     now = model.number(gpu, key)
     if not now.known:
@@ -32,7 +32,7 @@ def volatile_uncorrected(ctx, gpu):
     return compare.make_check(ident, gpu, finding, now.value, limit, "policy")
 
 
-def volatile_corrected(ctx, gpu):
+def volatile_corrected(ctx, gpu) -> dict:
     ident, key = "gpu.ecc_volatile_corrected", "ecc_volatile_corrected"
     now = model.number(gpu, key)
     if not now.known:
@@ -55,7 +55,7 @@ def volatile_corrected(ctx, gpu):
     )
 
 
-def report_unreadable_counter(ctx, ident, gpu, key, now):
+def report_unreadable_counter(ctx, ident, gpu, key, now) -> dict:
     """A volatile counter that is not known. A GPU in MIG mode does not have it, which says nothing about its memory."""
     old = signals.before_of(ctx, gpu, key)
     if compare.under_mig(gpu, now) and (old is None or old.rc != model.NOT_SUPPORTED):
@@ -68,7 +68,7 @@ def report_unreadable_counter(ctx, ident, gpu, key, now):
     return signals.check_absent_signal(ctx, ident, gpu, key, now)
 
 
-def aggregate_uncorrected(ctx, gpu):
+def aggregate_uncorrected(ctx, gpu) -> dict:
     ident, key = "gpu.ecc_aggregate", "ecc_aggregate_uncorrected"
     now = model.number(gpu, key)
     old = signals.before_of(ctx, gpu, key)
@@ -104,7 +104,7 @@ def aggregate_uncorrected(ctx, gpu):
     return checks.good(now.value, old.value)
 
 
-def sram_threshold(ctx, gpu):
+def sram_threshold(ctx, gpu) -> dict:
     ident, key = "gpu.sram_threshold", "sram_ecc"
     now = compare.read_typed(gpu, key, dict)
     if not now.known:
@@ -128,11 +128,11 @@ def sram_threshold(ctx, gpu):
     return compare.make_check(ident, gpu, finding, exceeded, False, "hardware")
 
 
-def check_pending_mode(ctx, gpu):
+def check_pending_mode(ctx, gpu) -> dict:
     return mode_pending(ctx, gpu, "gpu.ecc_pending", "ecc_mode_current", "ecc_mode_pending", "ECC mode", "reboot")
 
 
-def mode_pending(ctx, gpu, ident, current_key, pending_key, what, action):
+def mode_pending(ctx, gpu, ident, current_key, pending_key, what, action) -> dict:
     """A mode that becomes another one at the next reset is not the mode that the node will work in."""
     current, wanted = model.number(gpu, current_key), model.number(gpu, pending_key)
     if not current.known or not wanted.known:

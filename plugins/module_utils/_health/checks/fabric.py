@@ -36,12 +36,12 @@ CONDITIONS = (
 SUMMARIES = {0: "not supported", 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
 
 
-def status_of(matrix, other, ability):
+def status_of(matrix, other, ability) -> float | None:
     """P2P status ABILITY towards the GPU OTHER; None if there is none."""
     return compare.part(model.item(matrix, other), ability, int)
 
 
-def find_unknown_states(matrix):
+def find_unknown_states(matrix) -> tuple[list, list]:
     """Return what is unknown in a matrix, and what a setting of the driver disables."""
     odd, off = [], []
     for other in sorted(matrix, key=str):
@@ -54,7 +54,7 @@ def find_unknown_states(matrix):
     return odd, off
 
 
-def find_lost_links(old, new):
+def find_lost_links(old, new) -> list[str]:
     """Return what worked in the matrix OLD and does not work in NEW."""
     lost = []
     for other in sorted(old, key=str):
@@ -68,7 +68,7 @@ def find_lost_links(old, new):
     return lost
 
 
-def find_unreached_peers(ctx, gpu, matrix):
+def find_unreached_peers(ctx, gpu, matrix) -> list:
     """GPUs that this one does not reach, where boards of its name connect all: not those in MIG mode, nor what a driver
     setting disables.
     """
@@ -88,11 +88,11 @@ def find_unreached_peers(ctx, gpu, matrix):
     return lost
 
 
-def _in_mig(gpu):
+def _in_mig(gpu) -> bool:
     return model.number(gpu, "mig_mode_current").value == 1
 
 
-def check_peers(ctx, gpu):
+def check_peers(ctx, gpu) -> dict | None:
     """Check that everything that worked between two GPUs still works; without a baseline, that they have all that GPUs
     on such boards support."""
     ident, key = "gpu.p2p", "p2p"
@@ -148,7 +148,7 @@ def check_peers(ctx, gpu):
     )
 
 
-def summarize_matrix(matrix):
+def summarize_matrix(matrix) -> str:
     """With how many GPUs each ability works."""
     return ", ".join(
         "%s with %s of %s"
@@ -157,7 +157,7 @@ def summarize_matrix(matrix):
     )
 
 
-def check_fabric(ctx, gpu):
+def check_fabric(ctx, gpu) -> dict | None:
     """The GPU joined its fabric, and the fabric says that it is well."""
     ident, key = "gpu.fabric", "fabric"
     now = compare.read_typed(gpu, key, dict)
@@ -225,7 +225,7 @@ def find_fabric_problem(ctx, gpu, content, state):
     return None
 
 
-def check_clique(ctx, gpu):
+def check_clique(ctx, gpu) -> dict:
     """The GPU is in the same NVLink domain and clique as before."""
     ident, key = "gpu.fabric_clique", "fabric"
     now = compare.read_typed(gpu, key, dict)
@@ -260,7 +260,7 @@ def check_clique(ctx, gpu):
     return compare.make_check(ident, gpu, finding, place, format_clique(old), "baseline")
 
 
-def format_clique(content):
+def format_clique(content) -> str:
     return "cluster %s, clique %s" % (content.get("cluster_uuid"), content.get("clique_id"))
 
 

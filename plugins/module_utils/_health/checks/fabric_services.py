@@ -16,14 +16,14 @@ FABRIC_MANAGER = "nvidia-fabricmanager.service"
 IMEX = "nvidia-imex.service"
 
 
-def list_switches(ctx):
+def list_switches(ctx) -> tuple:
     """(addresses of the NVSwitches or None if they cannot be listed, the same of the baseline as Before)"""
     now = nodefacts.of_kind(model.item(ctx.system, "nvswitches"), list)
     old = nodefacts.read_baseline(ctx, "system", "nvswitches", kind=list)
     return None if now is None else list_addresses(now), old._replace(value=list_addresses(old.value or []))
 
 
-def check_nvswitches(ctx):
+def check_nvswitches(ctx) -> dict:
     """The same NVSwitches are on the PCI bus as in the baseline."""
     checks = Checks("node.nvswitches", source="baseline")
     now, old = list_switches(ctx)
@@ -50,7 +50,7 @@ def check_nvswitches(ctx):
     return checks.good(now, old.value)
 
 
-def check_need(ctx, checks):
+def check_need(ctx, checks) -> dict | None:
     """None where a fabric manager must run on this node, else the check that says why not."""
     now, old = list_switches(ctx)
     if now is None:
@@ -72,14 +72,14 @@ def check_need(ctx, checks):
     return answer
 
 
-def fabric_manager(ctx):
+def fabric_manager(ctx) -> dict:
     checks = Checks("node.fabric_manager", source="hardware")
     return check_need(ctx, checks) or check_running(
         ctx, checks, FABRIC_MANAGER, "fabricmanager", "Without it, CUDA does not start on GPUs behind NVSwitches."
     )
 
 
-def fabric_manager_version(ctx):
+def fabric_manager_version(ctx) -> dict:
     checks = Checks("node.fabric_manager_version")
     answer = check_need(ctx, checks)
     if answer and (
@@ -89,7 +89,7 @@ def fabric_manager_version(ctx):
     return same_version(ctx, checks, "fabricmanager", "The fabric manager")
 
 
-def check_imex(ctx):
+def check_imex(ctx) -> dict:
     checks = Checks("node.imex")
     if not policy.find_limit(ctx, "imex_required"):
         return checks.none("The policy does not ask for IMEX (imex_required).")
@@ -98,14 +98,14 @@ def check_imex(ctx):
     )
 
 
-def imex_version(ctx):
+def imex_version(ctx) -> dict:
     checks = Checks("node.imex_version")
     if not policy.find_limit(ctx, "imex_required"):
         return checks.none("The policy does not ask for IMEX (imex_required).")
     return same_version(ctx, checks, "imex", "IMEX")
 
 
-def check_running(ctx, checks, unit, key, why):
+def check_running(ctx, checks, unit, key, why) -> dict:
     state = nodefacts.of_kind(model.item(ctx.system, "units", unit), dict) or {}
     load, active = state.get("load"), state.get("active")
     if not isinstance(load, str) or not isinstance(active, str):
@@ -125,7 +125,7 @@ def check_running(ctx, checks, unit, key, why):
     return checks.good(active, "active")
 
 
-def same_version(ctx, checks, key, name):
+def same_version(ctx, checks, key, name) -> dict:
     present, version = (
         model.item(ctx.system, key, "present"),
         nodefacts.strip_package_version(model.item(ctx.system, key, "version")),

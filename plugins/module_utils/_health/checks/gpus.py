@@ -13,7 +13,7 @@ from ..nodefacts import Checks
 LOOK = "Look for NVRM lines in the kernel log."
 
 
-def check_count(ctx):
+def check_count(ctx) -> list[dict]:
     """NVML's own number, the list, and the baseline agree."""
     checks = Checks("gpu.count")
     now = model.number(ctx.snapshot, "count")
@@ -50,7 +50,7 @@ def check_count(ctx):
     return [checks.good(now.value, "at least 1")]
 
 
-def on_the_bus(ctx):
+def on_the_bus(ctx) -> list[dict]:
     """Every NVIDIA GPU on the PCI bus is one that NVML opens, and the other way round."""
     checks = Checks("gpu.on_bus", source="hardware")
     devices = model.item(ctx.audit, "pci")
@@ -97,7 +97,7 @@ def on_the_bus(ctx):
     return [checks.good(sorted(seen), sorted(bus))]
 
 
-def check_handles(ctx):
+def check_handles(ctx) -> list[dict]:
     """NVML opens each GPU, which is what initialises it."""
     result = []
     for gpu in model.gpus(ctx.snapshot):
@@ -111,7 +111,7 @@ def check_handles(ctx):
     return result
 
 
-def check_presence(ctx):
+def check_presence(ctx) -> list[dict]:
     """The same GPUs, by UUID, at the same PCI addresses."""
     now = {}
     result = []
@@ -157,7 +157,7 @@ def check_presence(ctx):
     return result + compare_gpus(now, ctx)
 
 
-def compare_gpus(now, ctx):
+def compare_gpus(now, ctx) -> list[dict]:
     """The GPUs by UUID as they are NOW against those of the baseline."""
     result = []
     before = model.by_uuid(ctx.baseline["snapshot"])
@@ -226,7 +226,7 @@ ADVICE = {
 SINCE_BRANCH = 570
 
 
-def recovery_action(ctx, gpu):
+def recovery_action(ctx, gpu) -> dict:
     ident, key = "gpu.recovery_action", "recovery_action"
     now = model.number(gpu, key)
     if not now.known:

@@ -29,13 +29,13 @@ MIB = 1024 * 1024
 ON = 1
 
 
-def read_policy_hardware(ctx):
+def read_policy_hardware(ctx) -> dict:
     """Return the hardware that the user specified."""
     found = model.item(ctx.expect, "hardware")
     return dict((key, value) for key, value in found.items() if value is not None) if isinstance(found, dict) else {}
 
 
-def board_of(ctx, gpu):
+def board_of(ctx, gpu) -> dict | None:
     """The row of the table for the board of this name; None if it has none.
 
     TableError for a table that cannot be used.
@@ -47,17 +47,17 @@ def board_of(ctx, gpu):
     return None
 
 
-def _read_name(gpu):
+def _read_name(gpu) -> str | None:
     name = model.reading(gpu, "name").value
     return name if isinstance(name, str) else None
 
 
-def list_boards(ctx):
+def list_boards(ctx) -> list:
     """The rows of all GPUs; None in the place of one that the table does not have."""
     return [board_of(ctx, gpu) for gpu in model.gpus(ctx.snapshot)]
 
 
-def report_damaged_policy(checks, exc):
+def report_damaged_policy(checks, exc) -> dict:
     return checks.unknown(
         None,
         None,
@@ -66,7 +66,7 @@ def report_damaged_policy(checks, exc):
     )
 
 
-def check_node(ctx):
+def check_node(ctx) -> dict:
     """As many GPUs and NVSwitches as the node should have."""
     checks = Checks(NODE_CHECK)
     wanted = read_policy_hardware(ctx)
@@ -127,7 +127,7 @@ def check_node(ctx):
     )
 
 
-def _with_switches(counts, rows):
+def _with_switches(counts, rows) -> list[int]:
     """Those of COUNTS with which boards have NVSwitches; COUNTS where the table says of none that they have.
 
     A node that shows NVSwitches is no virtual machine with a part of a board, but a node whose other GPUs are gone.
@@ -135,7 +135,7 @@ def _with_switches(counts, rows):
     return [number for number in counts if all(str(number) in row["nvswitches"] for row in rows)] or counts
 
 
-def _check_gpu_count(checks, found, wanted, counts):
+def _check_gpu_count(checks, found, wanted, counts) -> dict | None:
     """The failure of a node whose number of GPUs is not the one that is said, or none that its board comes in; None
     otherwise.
     """
@@ -150,7 +150,7 @@ def _check_gpu_count(checks, found, wanted, counts):
     )
 
 
-def _beside_peers(checks, found, peers):
+def _beside_peers(checks, found, peers) -> dict | None:
     """The failure of a node that has fewer GPUs of a model than most nodes with them; None otherwise."""
     few = [each for each in peers or [] if each[1] < each[2]]
     if not few:
@@ -165,7 +165,7 @@ def _beside_peers(checks, found, peers):
     )
 
 
-def _check_switch_count(checks, found, wanted, by_board):
+def _check_switch_count(checks, found, wanted, by_board) -> dict | None:
     """Return the problem with the number of NVSwitches on the PCI bus; None if there is none, or if none are
     expected."""
     switches = found["nvswitches"]
@@ -191,14 +191,14 @@ def _check_switch_count(checks, found, wanted, by_board):
     )
 
 
-def is_open(check):
+def is_open(check) -> bool:
     """Tell if CHECK only lacks the expected number of GPUs, and found nothing else wrong."""
     return (
         model.item(check, "id") == NODE_CHECK and check.get("status") == model.UNKNOWN and check.get("action") == "none"
     )
 
 
-def settle_by_peers(check, snapshot, audit, peers):
+def settle_by_peers(check, snapshot, audit, peers) -> dict:
     """The open CHECK of the node that SNAPSHOT and AUDIT were read of, once it is known what its PEERS have
     (expect.peers).
     """
@@ -211,11 +211,11 @@ def settle_by_peers(check, snapshot, audit, peers):
     )
 
 
-def of_peers(ctx):
+def of_peers(ctx) -> list[tuple] | None:
     return _of_peers(ctx.snapshot, ctx.audit, model.item(ctx.expect, "peers"))
 
 
-def _of_peers(snapshot, audit, peers):
+def _of_peers(snapshot, audit, peers) -> list[tuple] | None:
     """[(model, number of GPUs here, number that most nodes with them have)]; None where they do not tell it of every
     GPU of the node.
 
@@ -232,15 +232,15 @@ def _of_peers(snapshot, audit, peers):
     return None
 
 
-def _is_count(value):
+def _is_count(value) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _join_or(expected):
+def _join_or(expected) -> str:
     return " or ".join(str(number) for number in expected) if isinstance(expected, list) else str(expected)
 
 
-def check_gpu(ctx, one):
+def check_gpu(ctx, one) -> dict:
     """The GPU is of the model that it should be, and has its memory, ECC, NVLinks and PCIe lanes."""
     checks = Checks("gpu.hardware", model.entity(one))
     wanted = read_policy_hardware(ctx)
@@ -297,31 +297,31 @@ def check_gpu(ctx, one):
     return checks.good(found, expected)
 
 
-def _is_partition(ctx, key, found, wanted):
+def _is_partition(ctx, key, found, wanted) -> bool:
     """Tell if a GPU without NVLinks is passed through to a virtual machine alone, which disables its links."""
     return key == "nvlinks" and key not in wanted and found == 0 and model.number(ctx.snapshot, "count").value == 1
 
 
-def _format_yaml(value):
+def _format_yaml(value) -> int | str:
     """A value as YAML has it."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
-def _format_value(value):
+def _format_value(value) -> int | str:
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
-def _read_memory_mib(one):
+def _read_memory_mib(one) -> int | None:
     total = model.number(one, "memory_total_bytes")
     return total.value // MIB if total.known else None
 
 
-def _read_ecc_mode(one):
+def _read_ecc_mode(one) -> bool | None:
     mode = model.number(one, "ecc_mode_current")
     return mode.value == ON if mode.known else False if mode.rc == model.NOT_SUPPORTED else None
 
 
-def _count_links(one):
+def _count_links(one) -> int | None:
     links = model.reading(one, "nvlink_active")
     return (
         links.value.count(True)
@@ -336,15 +336,15 @@ def _make_number_reader(key):
     return lambda one: model.number(one, key).value
 
 
-def _at_least(found, expected):
+def _at_least(found, expected) -> bool:
     return found >= expected
 
 
-def _is_same(found, expected):
+def _is_same(found, expected) -> bool:
     return found == expected
 
 
-def _matches_name(found, expected):
+def _matches_name(found, expected) -> bool:
     return fnmatch.fnmatchcase(str(found).lower(), str(expected).lower())
 
 

@@ -15,7 +15,7 @@ GSP_SINCE_BRANCH = 510
 EXCHANGED = "Check whether hardware was exchanged; if so, take a new baseline."
 
 
-def gsp_version(ctx, gpu):
+def gsp_version(ctx, gpu) -> dict:
     """The firmware that runs on the GPU is the one of the driver."""
     ident, key = "gpu.gsp_version", "gsp_firmware_version"
     now = compare.read_typed(gpu, key, str)
@@ -45,7 +45,7 @@ def gsp_version(ctx, gpu):
     return compare.make_check(ident, gpu, finding, now.value, driver, "hardware")
 
 
-def gsp_mode(ctx, gpu):
+def gsp_mode(ctx, gpu) -> dict:
     """A GPU that worked with GSP firmware works with it; one that began to is worth a look."""
     ident, key = "gpu.gsp_mode", "gsp_firmware_mode"
     now = compare.read_typed(gpu, key, dict)
@@ -77,7 +77,7 @@ def gsp_mode(ctx, gpu):
     return compare.compare_with_baseline(ctx, gpu, ident, key, dict, differs)
 
 
-def check_inforom(ctx, gpu):
+def check_inforom(ctx, gpu) -> dict:
     ident, key = "gpu.inforom", "inforom_valid"
     now = compare.read_typed(gpu, key, bool)
     if not now.known:
@@ -110,7 +110,7 @@ MIB = 1024 * 1024
 RESERVED_SINCE_BRANCH = 510
 
 
-def memory_total(ctx, gpu):
+def memory_total(ctx, gpu) -> dict:
     def differs(old, new):
         tolerance = policy.find_limit(ctx, "memory_total_tolerance_percent", gpu)
         if abs(new - old) * 100.0 <= old * tolerance:
@@ -127,7 +127,7 @@ def memory_total(ctx, gpu):
     )
 
 
-def memory_reserved(ctx, gpu):
+def memory_reserved(ctx, gpu) -> dict:
     ident, key = "gpu.memory_reserved", "memory_reserved_bytes"
 
     def differs(old, new):

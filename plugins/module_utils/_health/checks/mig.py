@@ -12,13 +12,13 @@ from . import ecc
 STEP = "Create the instances of the baseline again."
 
 
-def check_pending_mode(ctx, gpu):
+def check_pending_mode(ctx, gpu) -> dict:
     return ecc.mode_pending(
         ctx, gpu, "gpu.mig_pending", "mig_mode_current", "mig_mode_pending", "MIG mode", "reset_gpu"
     )
 
 
-def list_profiles(instances):
+def list_profiles(instances) -> list[str] | None:
     """The instances as a sorted list of what they are, whichever numbers they got; None if one of them is damaged."""
     found = []
     for instance in instances:
@@ -41,11 +41,11 @@ def list_profiles(instances):
     return sorted(found)
 
 
-def list_uuids(instances):
+def list_uuids(instances) -> list[str]:
     return sorted(str(model.item(instance, "uuid")) for instance in instances)
 
 
-def check_layout(ctx, gpu):
+def check_layout(ctx, gpu) -> dict:
     ident, key = "gpu.mig_layout", "mig_instances"
     now = compare.read_typed(gpu, key, list)
     if not now.known:
@@ -83,7 +83,7 @@ def check_layout(ctx, gpu):
     return compare.make_check(ident, gpu, finding, found, before, "baseline")
 
 
-def format_instances(listed):
+def format_instances(listed) -> str:
     return ", ".join(listed) or "none"
 
 

@@ -23,7 +23,7 @@ DIRECT = {
 RATE = re.compile(r"^(\d+(?:\.\d+)?) Gb/sec")
 
 
-def check_infiniband(ctx):
+def check_infiniband(ctx) -> list[dict]:
     """One check for every port that is there now or was in the baseline."""
     ident = "node.infiniband"
     now = nodefacts.of_kind(model.item(ctx.system, "infiniband"), dict)
@@ -47,7 +47,7 @@ def check_infiniband(ctx):
     return result or [Checks(ident).none("There are no InfiniBand ports.")]
 
 
-def check_port(ctx, checks, now, old, was_there):
+def check_port(ctx, checks, now, old, was_there) -> dict:
     name = checks.entity
     state, speed = model.item(now, "state"), parse_rate(now)
     if was_there and not isinstance(model.item(old, "state"), str):
@@ -70,7 +70,7 @@ def check_port(ctx, checks, now, old, was_there):
     return checks.none("Port %s is %s, and there is no baseline in which it was up." % (name, state), format_port(now))
 
 
-def report_missing_port(checks, old):
+def report_missing_port(checks, old) -> dict:
     if old["state"] == UP:
         return checks.fail(
             "missing",
@@ -87,7 +87,7 @@ def report_missing_port(checks, old):
     )
 
 
-def compare_port(ctx, checks, now, old):
+def compare_port(ctx, checks, now, old) -> dict:
     """A port that was up in the baseline."""
     name = checks.entity
     if now["state"] != UP:
@@ -134,17 +134,17 @@ def compare_port(ctx, checks, now, old):
     return checks.good(format_port(now), format_port(old), "baseline")
 
 
-def parse_rate(entry):
+def parse_rate(entry) -> float | None:
     """Gigabits per second out of ``400 Gb/sec (4X NDR)``; None if that is not known."""
     found = RATE.match(str(model.item(entry, "rate") or ""))
     return float(found.group(1)) if found else None
 
 
-def format_port(entry):
+def format_port(entry) -> str | None:
     return "%s, %s" % (model.item(entry, "state"), model.item(entry, "rate")) if isinstance(entry, dict) else None
 
 
-def active_ports(ctx):
+def active_ports(ctx) -> dict:
     """As many ports are up as the policy asks for; it asks for none by itself."""
     checks = Checks("node.infiniband_active")
     wanted = policy.find_limit(ctx, "infiniband_active_ports_min")
@@ -172,7 +172,7 @@ def active_ports(ctx):
     )
 
 
-def direct_modules(ctx):
+def direct_modules(ctx) -> dict:
     """Check that the kernel modules for direct access to GPU memory that were loaded at the baseline are loaded."""
     checks = Checks("node.gdr_modules", source="baseline")
     loaded = nodefacts.of_kind(model.item(ctx.system, "modules"), list)

@@ -36,7 +36,7 @@ TAINT = (
 DRIVERS_OWN = 1 << 0 | 1 << 12 | 1 << 13
 
 
-def check_taint(ctx):
+def check_taint(ctx) -> dict:
     """No sign of a kernel that died; other new bits are worth a look."""
     checks = Checks("node.kernel_taint", source="hardware")
     now = nodefacts.of_kind(model.item(ctx.system, "taint"), int)
@@ -71,14 +71,14 @@ def check_taint(ctx):
     return checks.good(now, accepted)
 
 
-def format_taint(bits):
+def format_taint(bits) -> str:
     """The bits for people: W (the kernel warned)"""
     known = ["%s (%s)" % (letter, meaning) for bit, letter, meaning, action in TAINT if bits >> bit & 1]
     rest = bits & ~sum(1 << bit for bit, letter, meaning, action in TAINT)
     return ", ".join(known + (["bits %#x that this collection does not know" % (rest,)] if rest else []))
 
 
-def check_oops(ctx):
+def check_oops(ctx) -> dict:
     """The kernel did not break in the driver since the watermark; that it broke elsewhere is worth a look."""
     checks = Checks("node.kernel_oops", source="hardware")
     log = kernel_events.log(ctx)
@@ -136,11 +136,11 @@ def check_oops(ctx):
     return checks.good([], [])
 
 
-def list_lines(events):
+def list_lines(events) -> list[str]:
     return [event["text"][:200] for event in events[:5]]
 
 
-def check_boot(ctx):
+def check_boot(ctx) -> dict:
     """The node was rebooted when it was meant to be, and only then."""
     checks = Checks("node.boot", source="baseline")
     meant = model.item(ctx.expect, "reboot")
@@ -181,7 +181,7 @@ def check_boot(ctx):
     return checks.good(now, old if meant is not None else None)
 
 
-def hung_tasks(ctx):
+def hung_tasks(ctx) -> dict:
     """No task waits in the driver and cannot be interrupted."""
     checks = Checks("node.hung_tasks", source="hardware")
     tasks = nodefacts.of_kind(model.item(ctx.system, "hung_tasks"), list)
@@ -223,7 +223,7 @@ DAY_US = 24 * 3600 * 1000 * 1000
 BURST_S = 10
 
 
-def check_network(ctx):
+def check_network(ctx) -> dict:
     """No network adapter reports an error, and no link of one goes down again and again."""
     checks = Checks("node.network_log", source="hardware")
     log = kernel_events.log(ctx)
@@ -246,7 +246,7 @@ def check_network(ctx):
     return checks.good([], [])
 
 
-def check_storage(ctx):
+def check_storage(ctx) -> dict:
     """No disk or file system of the node reports an error."""
     checks = Checks("node.storage_log", source="hardware")
     log = kernel_events.log(ctx)
@@ -273,7 +273,7 @@ ROOM = (
 MIB = 1024 * 1024
 
 
-def check_room(ctx):
+def check_room(ctx) -> dict:
     """The file systems that a change of the driver writes to have the room for it."""
     checks = Checks("node.room")
     found = nodefacts.of_kind(model.item(ctx.system, "filesystems"), dict) or {}
@@ -295,7 +295,7 @@ def check_room(ctx):
     return checks.good([], [])
 
 
-def is_filesystem(about):
+def is_filesystem(about) -> bool:
     """Return whether a file system was read, with numbers for what is counted."""
     counts = [model.item(about, "free"), model.item(about, "files")]
     return nodefacts.of_kind(counts[0], int) is not None and (
@@ -303,7 +303,7 @@ def is_filesystem(about):
     )
 
 
-def find_room_problems(ctx, filesystems):
+def find_room_problems(ctx, filesystems) -> list[str]:
     """Return a line for each file system that is read-only, full, or out of inodes; paths on one of them add up."""
     grouped = {}
     for path, about in filesystems:
@@ -328,7 +328,7 @@ def find_room_problems(ctx, filesystems):
     return problems
 
 
-def of_kernel(log, kind, meanings):
+def of_kernel(log, kind, meanings) -> list:
     """``["nvme0n1: I/O errors", ...]``: what the kernel itself logged, once for each device."""
     events = kernel_events.of_kind(log, kind)
     return sorted(
@@ -336,7 +336,7 @@ def of_kernel(log, kind, meanings):
     )
 
 
-def link_downs(ctx, log):
+def link_downs(ctx, log) -> dict[str, int]:
     """Count, for each device, how often its link went down in the 24 hours before the reading."""
     now = model.item(ctx.kernel_log, "read_at_us")
     events = [event for event in kernel_events.of_kind(log, "network") if event.get("what") == "link_down"]

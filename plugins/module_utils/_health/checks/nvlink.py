@@ -12,7 +12,7 @@ from ..model import PASS
 LOOK = "Look for NVRM: Xid 74 in the kernel log and at the fabric manager."
 
 
-def check_active_links(ctx, gpu):
+def check_active_links(ctx, gpu) -> dict:
     """Every link that was active is active; without a baseline as many as other GPUs of the model have."""
     ident, key = "gpu.nvlink", "nvlink_active"
 
@@ -63,23 +63,23 @@ def check_active_links(ctx, gpu):
     return compare.make_check(ident, gpu, finding, format_count(now.value), "%s active" % (most,), "hardware")
 
 
-def format_links(numbers):
+def format_links(numbers) -> str:
     """C(NVLink 3), C(NVLinks 3, 5)."""
     return "%s %s" % ("NVLink" if len(numbers) == 1 else "NVLinks", ", ".join(str(number) for number in numbers))
 
 
-def format_count(links):
+def format_count(links) -> str:
     return "%s of %s active" % (links.count(True), len(links))
 
 
-def map_links(links):
+def map_links(links) -> dict:
     """The links by their number; those without one are left out."""
     return dict(
         (link["link"], link) for link in links if isinstance(link, dict) and compare.is_a(link.get("link"), int)
     )
 
 
-def check_remote_ends(ctx, gpu):
+def check_remote_ends(ctx, gpu) -> dict:
     """Each link leads where it led, at the version it had."""
     ident, key = "gpu.nvlink_remote", "nvlinks"
 
@@ -114,7 +114,7 @@ def check_remote_ends(ctx, gpu):
     )
 
 
-def errors_of(links, name):
+def errors_of(links, name) -> tuple[dict, list]:
     """Counter NAME of every link that is not down, by link: (numbers, links without one)."""
     numbers, without = {}, []
     for number, link in map_links(links).items():
@@ -128,7 +128,7 @@ def errors_of(links, name):
     return numbers, without
 
 
-def find_counter_problem(ctx, gpu, links, name):
+def find_counter_problem(ctx, gpu, links, name) -> str | None:
     """Return why counter NAME cannot be judged: only some links have it, or it was in the baseline; None if it can be
     judged.
     """
@@ -159,7 +159,7 @@ RECOVERIES = (
 )
 
 
-def check_recoveries(ctx, gpu):
+def check_recoveries(ctx, gpu) -> dict:
     """A link that had to recover is a link that failed for a moment; one that could not is down or about to be."""
     ident, key = "gpu.nvlink_recovery", "nvlinks"
     now = compare.read_typed(gpu, key, list)
@@ -207,7 +207,7 @@ ERROR_KINDS = (
 )
 
 
-def check_errors(ctx, gpu):
+def check_errors(ctx, gpu) -> dict:
     """Packets that came damaged or were sent again."""
     ident, key = "gpu.nvlink_errors", "nvlinks"
     now = compare.read_typed(gpu, key, list)

@@ -18,11 +18,11 @@ NONE_THERE = "No adapter of this node manages NVLink switches."
 LOOK = "Look at the vpd files of the InfiniBand adapters below /sys/bus/pci/devices on the node, as root."
 
 
-def list_addresses(listed):
+def list_addresses(listed) -> list[str]:
     return sorted(str(model.pci_address(model.item(entry, "address"))) for entry in listed)
 
 
-def list_managers(ctx):
+def list_managers(ctx) -> tuple:
     """(addresses of the adapters that manage NVLink switches, or None if that is not known; the same of the baseline as
     Before)
     """
@@ -33,18 +33,18 @@ def list_managers(ctx):
     return list_addresses(found) if known else None, old._replace(value=list_addresses(old.value or []))
 
 
-def without_fabric(ctx):
+def without_fabric(ctx) -> bool:
     """Tell if every GPU reports that it has no NVLink fabric: an adapter of unknown kind can then not manage one."""
     gpus = nodefacts.of_kind(model.item(ctx.snapshot, "gpus"), list) or []
     return bool(gpus) and all(_has_no_fabric(gpu) for gpu in gpus)
 
 
-def _has_no_fabric(gpu):
+def _has_no_fabric(gpu) -> bool:
     now = compare.read_typed(gpu, "fabric", dict)
     return compare.part(now.value, "state", int) == NOT_SUPPORTED if now.known else now.rc in model.ABSENT
 
 
-def check_need(ctx, checks):
+def check_need(ctx, checks) -> dict | None:
     """None where NVLink switches are managed from this node, else the check that says why not."""
     now, old = list_managers(ctx)
     if now is None:
@@ -55,7 +55,7 @@ def check_need(ctx, checks):
     return None if now or old.value else checks.none(NONE_THERE)
 
 
-def check_presence(ctx):
+def check_presence(ctx) -> dict:
     """The adapters of the baseline are on the PCI bus, and still manage NVLink switches."""
     checks = Checks("node.nvlink_managers", source="baseline")
     now, old = list_managers(ctx)
@@ -82,7 +82,7 @@ def check_presence(ctx):
     return checks.good(now, old.value)
 
 
-def kernel_modules(ctx):
+def kernel_modules(ctx) -> dict:
     """The kernel modules are loaded through which the switches are managed."""
     checks = Checks("node.nvlink_modules", source="hardware")
     answer = check_need(ctx, checks)
@@ -111,7 +111,7 @@ def kernel_modules(ctx):
     return checks.good(list(MODULES), list(MODULES))
 
 
-def subnet_manager(ctx):
+def subnet_manager(ctx) -> dict:
     """The NVLink Subnet Manager runs where NVLink switches are managed."""
     checks = Checks("node.nvlsm", source="hardware")
     answer = check_need(ctx, checks)

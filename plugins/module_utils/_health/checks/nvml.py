@@ -15,7 +15,7 @@ IDENT = "nvml.answers"
 MISMATCH = 18
 
 
-def check_answers(ctx):
+def check_answers(ctx) -> list[dict]:
     checks = Checks(IDENT, source="hardware")
     status = model.item(ctx.snapshot, "status")
     rc = model.item(ctx.snapshot, "nvml", "rc")
@@ -39,7 +39,7 @@ def check_answers(ctx):
     return [checks.unknown(status, "ok", message or "There is no reading of NVML. Read the node again.")]
 
 
-def library_match(ctx):
+def library_match(ctx) -> dict:
     """The installed library and the loaded kernel module are one driver: NVML itself says so, and so do their
     versions.
     """
@@ -71,7 +71,7 @@ def library_match(ctx):
 COMPLETE = "reading.complete"
 
 
-def check_completeness(ctx):
+def check_completeness(ctx) -> dict:
     checks = Checks(COMPLETE, source="hardware")
     missing = [name for name in SECTIONS if not isinstance(model.item(ctx.reading, name), dict)]
     foreign = [

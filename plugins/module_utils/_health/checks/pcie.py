@@ -21,7 +21,7 @@ RESEAT = (
 )
 
 
-def find_loss(ctx, gpu, ident, key, now, loss):
+def find_loss(ctx, gpu, ident, key, now, loss) -> tuple[int | None, dict | None]:
     """Return what KEY lost since the baseline by more than LOSS, as (old value, None); (None, check) if the baseline
     cannot be used; else (None, None).
     """
@@ -33,7 +33,7 @@ def find_loss(ctx, gpu, ident, key, now, loss):
     return (old.value if old.value - now > loss else None), None
 
 
-def check_generation(ctx, gpu):
+def check_generation(ctx, gpu) -> dict:
     ident, key = "gpu.pcie_generation", "pcie_gen_current"
     now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
@@ -71,7 +71,7 @@ def check_generation(ctx, gpu):
     return compare.make_check(ident, gpu, finding, now.value, before.value, "baseline")
 
 
-def generation_max(ctx, gpu):
+def generation_max(ctx, gpu) -> dict:
     """Return the highest values of the link, and of the GPU alone."""
     ident = "gpu.pcie_generation_max"
     loss = policy.find_limit(ctx, "pcie_generation_loss_max", gpu)
@@ -106,7 +106,7 @@ def generation_max(ctx, gpu):
     return compare.make_check(ident, gpu, finding, link, device, "hardware")
 
 
-def check_width(ctx, gpu):
+def check_width(ctx, gpu) -> dict:
     """The number of lanes: as in the baseline; without one as many as other GPUs of the model have; and as many as
     there are.
     """
@@ -153,7 +153,7 @@ def check_width(ctx, gpu):
     return compare.make_check(ident, gpu, finding, current, most, "hardware")
 
 
-def check_replays(ctx, gpu):
+def check_replays(ctx, gpu) -> dict:
     ident, key = "gpu.pcie_replay", "pcie_replay_count"
     now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
@@ -172,7 +172,7 @@ def check_replays(ctx, gpu):
     )
 
 
-def aer_of(system, place):
+def aer_of(system, place) -> dict[str, int] | None:
     """Return the errors that the bus counted for the device at PLACE and for its port: {"correctable",
     "uncorrectable"}; {} if it does not count, None if unknown.
     """
@@ -198,7 +198,7 @@ def aer_of(system, place):
     return {"correctable": sum(numbers[0]), "uncorrectable": sum(numbers[1]) + sum(numbers[2])} if sources else {}
 
 
-def report_bottleneck(ctx, gpu):
+def report_bottleneck(ctx, gpu) -> dict:
     ident = "gpu.pcie_aer"
     now = aer_of(ctx.system, model.address(gpu))
     if now is None:

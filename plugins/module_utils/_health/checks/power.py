@@ -10,7 +10,7 @@ from .. import compare, model, signals
 from ..compare import NUMBER
 
 
-def check_enforced_limit(ctx, gpu):
+def check_enforced_limit(ctx, gpu) -> dict | None:
     """Check the enforced power limit, which is the lowest of all limits; one below the configured limit comes from
     outside."""
     ident, key = "gpu.power_limit_enforced", "power_limit_enforced_mw"

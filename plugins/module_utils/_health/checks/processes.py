@@ -19,12 +19,12 @@ MIB = 1024 * 1024
 EMPTY_PHASES = ("post",)
 
 
-def must_be_empty(ctx):
+def must_be_empty(ctx) -> bool:
     wanted = model.item(ctx.expect, "empty")
     return wanted if isinstance(wanted, bool) else ctx.phase in EMPTY_PHASES
 
 
-def check_strays(ctx, gpu, ident, key, what):
+def check_strays(ctx, gpu, ident, key, what) -> dict:
     now = compare.read_typed(gpu, key, list)
     if not now.known:
         return signals.check_absent_signal(ctx, ident, gpu, key, now)
@@ -50,15 +50,15 @@ def check_strays(ctx, gpu, ident, key, what):
     return compare.make_check(ident, gpu, finding, shown, limit, "policy")
 
 
-def check_compute(ctx, gpu):
+def check_compute(ctx, gpu) -> dict:
     return check_strays(ctx, gpu, "gpu.compute_processes", "compute_processes", "compute")
 
 
-def check_graphics(ctx, gpu):
+def check_graphics(ctx, gpu) -> dict:
     return check_strays(ctx, gpu, "gpu.graphics_processes", "graphics_processes", "graphics")
 
 
-def check_leftover_memory(ctx, gpu):
+def check_leftover_memory(ctx, gpu) -> dict:
     """Memory that is used though no process runs, compared with the same state in the baseline."""
     ident, key = "gpu.memory_used", "memory_used_bytes"
     now = compare.read_typed(gpu, key, NUMBER)

@@ -19,7 +19,7 @@ LEFT = {"none": "no", "low": "few", "partial": "some of the"}
 MEMERR = "NVIDIA GPU Memory Error Management"
 
 
-def rows_of(ctx, gpu, ident):
+def rows_of(ctx, gpu, ident) -> tuple[dict | None, dict | None]:
     """The remapped rows, or the check that says why there are none."""
     now = compare.read_typed(gpu, "remapped_rows", dict)
     if now.known:
@@ -34,7 +34,7 @@ def rows_of(ctx, gpu, ident):
     return None, signals.check_absent_signal(ctx, ident, gpu, "remapped_rows", now)
 
 
-def check_flag(ctx, gpu, ident, key, action, text):
+def check_flag(ctx, gpu, ident, key, action, text) -> dict:
     rows, problem = rows_of(ctx, gpu, ident)
     if problem:
         return problem
@@ -51,7 +51,7 @@ def check_flag(ctx, gpu, ident, key, action, text):
     return compare.make_check(ident, gpu, finding, found, False, "hardware")
 
 
-def check_uncorrectable(ctx, gpu):
+def check_uncorrectable(ctx, gpu) -> dict:
     """Check how many rows were remapped after uncorrectable errors: a total at which the GPU is near its end, and none
     since the baseline.
     """
@@ -95,7 +95,7 @@ def check_uncorrectable(ctx, gpu):
     return compare.make_check(ident, gpu, finding, now, "fewer than %s" % (limit,), "policy")
 
 
-def check_spare_rows(ctx, gpu):
+def check_spare_rows(ctx, gpu) -> dict:
     """Check how many memory banks have few spare rows left, or none."""
     ident, key = "gpu.bank_availability", "remap_histogram"
     now = compare.read_typed(gpu, key, dict)
@@ -136,7 +136,7 @@ def check_spare_rows(ctx, gpu):
     return compare.make_check(ident, gpu, finding, shown, limits, "policy")
 
 
-def repair_pending(ctx, gpu):
+def repair_pending(ctx, gpu) -> dict:
     """Channels and processing clusters that wait for a reset to be repaired."""
     ident, key = "gpu.repair_pending", "repair_status"
     now = compare.read_typed(gpu, key, dict)
@@ -160,7 +160,7 @@ def repair_pending(ctx, gpu):
     return compare.make_check(ident, gpu, finding, shown, {"channel_pending": False, "tpc_pending": False}, "hardware")
 
 
-def retired_pending(ctx, gpu):
+def retired_pending(ctx, gpu) -> dict:
     ident, key = "gpu.retired_pages_pending", "retired_pages_pending"
     now = model.number(gpu, key)
     if not now.known:
@@ -174,7 +174,7 @@ def retired_pending(ctx, gpu):
     return compare.make_check(ident, gpu, finding, now.value, 0, "hardware")
 
 
-def check_retired_pages(ctx, gpu):
+def check_retired_pages(ctx, gpu) -> dict:
     """The number of retired pages: from where on the board nears its end and where that is, and whether there are new
     ones.
     """
@@ -217,7 +217,7 @@ def check_retired_pages(ctx, gpu):
     return compare.make_check(ident, gpu, finding, count, limit, "policy")
 
 
-def sum_pages(pages):
+def sum_pages(pages) -> int | None:
     single, double = compare.read_count(pages, "sbe"), compare.read_count(pages, "dbe")
     return None if single is None or double is None else single + double
 

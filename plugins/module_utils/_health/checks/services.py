@@ -16,7 +16,7 @@ ABSENT = ("not-found",)
 OFF = ("disabled", "masked", "masked-runtime")
 
 
-def check_units(ctx):
+def check_units(ctx) -> list[dict]:
     """One check for every unit that is installed now or was in the baseline."""
     found = nodefacts.of_kind(model.item(ctx.system, "units"), dict)
     if found is None:
@@ -46,7 +46,7 @@ def check_units(ctx):
     return result or [Checks(IDENT).none("No unit that serves GPUs is installed.")]
 
 
-def check_unit(name, now, old, compare):
+def check_unit(name, now, old, compare) -> dict | None:
     """The check of one unit; None where it is not installed and never was."""
     checks = Checks(IDENT, name)
     look = "Look at systemctl status %s on the node." % (name,)
@@ -119,7 +119,7 @@ def check_unit(name, now, old, compare):
     return checks.good(format_state(now), expected, source)
 
 
-def format_state(unit_state):
+def format_state(unit_state) -> str:
     """active (running)"""
     return "%s (%s)" % (model.item(unit_state, "active"), model.item(unit_state, "sub"))
 

@@ -19,7 +19,7 @@ from . import smoke_document, smoke_rates, smoke_speed
 RIGHT = ("memory_pattern", "vector_add", "matrix_product")
 
 
-def check_result(ctx):
+def check_result(ctx) -> dict:
     """Check that there is a result, with GPUs in it."""
     judge, ident = smoke_document.Judge(ctx), "smoke.ran"
     checks = Checks(ident)
@@ -59,7 +59,7 @@ def check_result(ctx):
     )
 
 
-def check_compute(ctx, gpu):
+def check_compute(ctx, gpu) -> dict | None:
     """Row 43: memory holds what was written, sums and products are exact, and no CUDA call fails."""
     judge, ident, who = smoke_document.Judge(ctx), "smoke.compute", model.entity(gpu)
     checks = Checks(ident, who, source="hardware")
@@ -116,7 +116,7 @@ def check_compute(ctx, gpu):
     return checks.good("exact", "exact")
 
 
-def has_wrong_results(test):
+def has_wrong_results(test) -> bool:
     """Check if results were wrong: reported as wrong, or counted."""
     if model.item(test, "error"):
         return False
@@ -125,7 +125,7 @@ def has_wrong_results(test):
     )
 
 
-def check_dcgm(ctx):
+def check_dcgm(ctx) -> dict:
     """Row 49: NVIDIA's own diagnostic, where level t3 ran it."""
     judge, ident = smoke_document.Judge(ctx), "smoke.dcgm"
     checks = Checks(ident, source="hardware")
@@ -174,7 +174,7 @@ def check_dcgm(ctx):
     return checks.good("%d passed, %d skipped" % (len(found["pass"]), len(found["skip"])))
 
 
-def list_warnings(tests):
+def list_warnings(tests) -> list[str]:
     """The warnings of the tests, each once."""
     result = []
     for test in tests:

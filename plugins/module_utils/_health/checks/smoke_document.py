@@ -16,17 +16,17 @@ LEVELS = ("t0", "t1", "t2", "t3")
 class Judge:
     """One context with what every judge of this family asks of it."""
 
-    def __init__(self, ctx):
+    def __init__(self, ctx) -> None:
         self.ctx, self.document = ctx, ctx.smoke
 
-    def limit(self, key, gpu=None):
+    def limit(self, key, gpu=None) -> float:
         return policy.find_limit(self.ctx, key, gpu)
 
     @property
-    def required(self):
+    def required(self) -> bool:
         return bool(self.limit("smoke_required"))
 
-    def nothing(self, ident, entity, message):
+    def nothing(self, ident, entity, message) -> dict:
         """Return the checks for what cannot be tested here: not applicable, unless the policy requires the test."""
         checks = Checks(ident, entity)
         if self.required:
@@ -41,7 +41,7 @@ class Judge:
             )
         return checks.none(message)
 
-    def unusable(self, ident, entity):
+    def unusable(self, ident, entity) -> dict | None:
         """The check for a document without any tests, or None."""
         checks = Checks(ident, entity)
         if self.document is None:
@@ -63,7 +63,7 @@ class Judge:
             )
         return None
 
-    def entry(self, ident, gpu):
+    def entry(self, ident, gpu) -> tuple[dict | None, dict | None]:
         """(what was found out about a GPU, None), or (None, the check that says why there is nothing)."""
         who = model.entity(gpu)
         checks = Checks(ident, who)
@@ -115,7 +115,7 @@ OPEN = {
 }
 
 
-def error_of(error):
+def error_of(error) -> dict | None:
     """A CUDA error as data, or None. Anything else in its place is an error as well."""
     if error is None:
         return None
@@ -127,7 +127,7 @@ def error_of(error):
     }
 
 
-def judge_cuda_error(ident, gpu, what, problem):
+def judge_cuda_error(ident, gpu, what, problem) -> dict:
     """The check for a CUDA error."""
     rc, who = problem["rc"], model.entity(gpu)
     checks = Checks(ident, who, source="hardware")

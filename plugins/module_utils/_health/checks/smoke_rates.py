@@ -15,7 +15,7 @@ import statistics
 from .. import model
 
 
-def list_numbers(test):
+def list_numbers(test) -> list[float]:
     """The samples of a test that are numbers; an empty list for what is no test."""
     samples = model.item(test, "samples")
     if not isinstance(samples, list):
@@ -27,7 +27,7 @@ def list_numbers(test):
     ]
 
 
-def is_measured(test, least):
+def is_measured(test, least) -> bool:
     """Tell if TEST has at least LEAST samples, all of them rates above 0, and no error."""
     found = list_numbers(test)
     return (
@@ -39,16 +39,16 @@ def is_measured(test, least):
     )
 
 
-def find_median(test):
+def find_median(test) -> float:
     return statistics.median(list_numbers(test))
 
 
-def find_deviation(test):
+def find_deviation(test) -> float:
     center = find_median(test)
     return statistics.median([abs(value - center) for value in list_numbers(test)])
 
 
-def compare_rates(test, old, tolerance_percent, factor, noise_percent):
+def compare_rates(test, old, tolerance_percent, factor, noise_percent) -> dict:
     """Check if TEST is slower than OLD by more than tolerance and noise.
 
     A drop counts if it is larger than tolerance and FACTOR times the larger MAD. If that noise is larger than accepted,
@@ -70,7 +70,7 @@ def compare_rates(test, old, tolerance_percent, factor, noise_percent):
     }
 
 
-def list_differences(test, old, temperature_c, clock_percent):
+def list_differences(test, old, temperature_c, clock_percent) -> list[str]:
     """Return the differences in the conditions of two measurements, as sentences."""
     found = []
     warm, cool = _find_series_median(test, "temperature_c"), _find_series_median(old, "temperature_c")
@@ -82,12 +82,12 @@ def list_differences(test, old, temperature_c, clock_percent):
     return found
 
 
-def _find_series_median(test, key):
+def _find_series_median(test, key) -> float | None:
     values = list_numbers({"samples": model.item(test, key)})
     return statistics.median(values) if values else None
 
 
-def of_peers(document, mine, name):
+def of_peers(document, mine, name) -> list[float]:
     """The medians of test NAME of other GPUs of the model of entry MINE, measured in the same way, in DOCUMENT and in
     its peers.
     """
@@ -117,7 +117,7 @@ def of_peers(document, mine, name):
     return found
 
 
-def find_unsettled_tests(document, baseline, limits):
+def find_unsettled_tests(document, baseline, limits) -> dict[str, list]:
     """{uuid: [test]} of what is to be measured once more: rates lower than in the BASELINE's document or than the
     peers', or too noisy to say.
 
@@ -148,7 +148,7 @@ def find_unsettled_tests(document, baseline, limits):
     return again
 
 
-def merge_repeats(first, again):
+def merge_repeats(first, again) -> dict:
     """FIRST with the repeated measurements of AGAIN in place of its own, which are kept in "attempts".
 
     What was wrong once stays wrong.

@@ -23,7 +23,7 @@ RATES = (
 )
 
 
-def check_rate(ctx, gpu, ident, name):
+def check_rate(ctx, gpu, ident, name) -> dict | None:
     """Rows 44 to 46: the rate of a test against the same GPU in the baseline."""
     judge, who = smoke_document.Judge(ctx), model.entity(gpu)
     checks = Checks(ident, who, source="baseline")
@@ -66,7 +66,7 @@ def check_rate(ctx, gpu, ident, name):
     return judge_against(judge, ident, gpu, name, test, old)
 
 
-def judge_without(judge, ident, gpu, test):
+def judge_without(judge, ident, gpu, test) -> dict:
     who, seen = model.entity(gpu), "%g %s" % (smoke_rates.find_median(test), test.get("unit"))
     checks = Checks(ident, who, source="baseline")
     if judge.ctx.baseline is not None and judge.required:
@@ -78,7 +78,7 @@ def judge_without(judge, ident, gpu, test):
     return checks.none("There is no earlier measurement to compare with.", seen)
 
 
-def judge_against(judge, ident, gpu, name, test, old):
+def judge_against(judge, ident, gpu, name, test, old) -> dict:
     who, unit = model.entity(gpu), test.get("unit")
     checks = Checks(ident, who, source="baseline")
     if old.get("parameters") != test.get("parameters") or old.get("unit") != unit:
@@ -133,7 +133,7 @@ def judge_against(judge, ident, gpu, name, test, old):
     return checks.make(PASS, seen, wanted, None, more.strip(), notice=bool(differences))
 
 
-def find_baseline_test(ctx, gpu, name):
+def find_baseline_test(ctx, gpu, name) -> dict | None:
     """The test NAME of the same GPU in the baseline, if it was measured there."""
     entries = model.item(ctx.baseline, "smoke", "gpus")
     for entry in entries if isinstance(entries, list) else []:
@@ -143,7 +143,7 @@ def find_baseline_test(ctx, gpu, name):
     return None
 
 
-def check_peers(ctx, gpu):
+def check_peers(ctx, gpu) -> dict | None:
     """Rows 44 to 46 again: every rate against the median of the GPUs of the same model, here and on the nodes in
     "peers".
     """
@@ -200,7 +200,7 @@ def check_peers(ctx, gpu):
     return checks.good(observed, expected)
 
 
-def check_nccl(ctx, ident, key):
+def check_nccl(ctx, ident, key) -> dict:
     """Rows 47 and 48: the bus bandwidth of a collective that the caller measured, against the baseline's."""
     checks = Checks(ident, source="baseline")
     judge = smoke_document.Judge(ctx)

@@ -19,7 +19,7 @@ FABRIC = "Reset all GPUs and NVSwitches of the node together, with the fabric ma
 HOLD = "Keep the node out of service, collect nvidia-bug-report and ask NVIDIA."
 
 
-def decide(codes, code, events):
+def decide(codes, code, events) -> tuple[str, str]:
     """(gate, what to do) of one code on one switch."""
     if code is None:
         return "hold", "The line begins like an SXid and cannot be understood. " + HOLD
@@ -38,7 +38,7 @@ def decide(codes, code, events):
     return entry["nonfatal"], entry["step"] or "Watch whether it comes again."
 
 
-def check_sxids(ctx):
+def check_sxids(ctx) -> list[dict]:
     ident = "node.sxid"
     checks = Checks(ident, source="hardware")
     log = kernel_events.log(ctx)
@@ -77,7 +77,7 @@ def check_sxids(ctx):
     return result
 
 
-def one_check(ctx, ident, log, codes, where, code, events):
+def one_check(ctx, ident, log, codes, where, code, events) -> dict | None:
     gate, step = decide(codes, code, events)
     if gate == "ok":
         return None

@@ -17,7 +17,7 @@ COOL = "Look at fans, airflow or coolant, and drain the node."
 NO_LIMITS = (model.NOT_SUPPORTED, model.INVALID_ARGUMENT, clocks.DEPRECATED)
 
 
-def limit_of(now, old, names):
+def limit_of(now, old, names) -> tuple[float, str] | None:
     """The lowest limit of NAMES that NVML tells, or told in the baseline, and whose it is; None if there is none."""
     told = []
     for name in names:
@@ -27,7 +27,7 @@ def limit_of(now, old, names):
     return (min(told), "hardware") if told else None
 
 
-def below_limit(ctx, gpu, ident, key, what, names, policy_key):
+def below_limit(ctx, gpu, ident, key, what, names, policy_key) -> dict | None:
     now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
         return signals.check_absent_signal(ctx, ident, gpu, key, now)
@@ -47,7 +47,7 @@ def below_limit(ctx, gpu, ident, key, what, names, policy_key):
     return compare.make_check(ident, gpu, finding, now.value, "less than %s" % (limit,), source)
 
 
-def check_core(ctx, gpu):
+def check_core(ctx, gpu) -> dict:
     return below_limit(
         ctx,
         gpu,
@@ -59,7 +59,7 @@ def check_core(ctx, gpu):
     )
 
 
-def check_memory(ctx, gpu):
+def check_memory(ctx, gpu) -> dict:
     return below_limit(
         ctx,
         gpu,
@@ -71,7 +71,7 @@ def check_memory(ctx, gpu):
     )
 
 
-def check_margin(ctx, gpu):
+def check_margin(ctx, gpu) -> dict:
     ident, key = "gpu.temperature_margin", "temperature_margin_c"
     now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
@@ -89,7 +89,7 @@ def check_margin(ctx, gpu):
     return compare.make_check(ident, gpu, finding, now.value, "at least %s" % (least,), "policy")
 
 
-def check_idle_temperature(ctx, gpu):
+def check_idle_temperature(ctx, gpu) -> dict:
     """At idle, a GPU is about as warm as it was at the baseline. A GPU that works may be warmer."""
     ident, key = "gpu.temperature_idle", "temperature_gpu_c"
 

@@ -60,7 +60,7 @@ PLACES = {
 }
 
 
-def check_place(ctx, where):
+def check_place(ctx, where) -> dict:
     """The version in one place."""
     what, action, step, title, read, numbers = PLACES[where]
     version = nodefacts.collect_versions(ctx.snapshot, ctx.audit)[where]
@@ -100,7 +100,7 @@ def check_place(ctx, where):
     return checks.good(version, expected)
 
 
-def explain_absence(ctx, where):
+def explain_absence(ctx, where) -> str:
     """Return why a source has no version that can be read, or nothing that loads; "" if it has one, or if that is
     unknown.
     """
@@ -128,7 +128,7 @@ def explain_absence(ctx, where):
     return ""
 
 
-def check_packages(ctx):
+def check_packages(ctx) -> dict:
     """Every installed package of the driver is of its version."""
     ident = "driver.packages"
     checks = Checks(ident)
@@ -166,7 +166,7 @@ def check_packages(ctx):
     return checks.good(len(found), expected)
 
 
-def check_agreement(ctx):
+def check_agreement(ctx) -> dict:
     """Everything that carries the driver's version carries the same one; the message names the odd ones."""
     ident = "driver.versions_agree"
     checks = Checks(ident)

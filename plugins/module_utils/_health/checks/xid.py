@@ -29,7 +29,7 @@ ALONE = ("post", "soak")
 Judged = collections.namedtuple("Judged", ["place", "code", "entry", "finding", "events", "count", "bursts"])
 
 
-def map_outcome(ctx, gate):
+def map_outcome(ctx, gate) -> tuple[str, str, bool]:
     """(status, action, notice) of a gate in this phase."""
     if gate == "ok":
         return PASS, "none", False
@@ -38,7 +38,7 @@ def map_outcome(ctx, gate):
     return FAIL, ACTIONS[gate], False
 
 
-def judge_codes(ctx, log, table):
+def judge_codes(ctx, log, table) -> list:
     """Every code on every GPU of the log."""
     burst_s = policy.find_limit(ctx, "xid_burst_s")
     events = []
@@ -84,7 +84,7 @@ def judge_codes(ctx, log, table):
     return result
 
 
-def table_of(ctx):
+def table_of(ctx) -> tuple:
     """(table, why there is none)."""
     try:
         return tables.parse_xid_table(model.item(ctx.tables, "xid")), ""
@@ -96,7 +96,7 @@ def table_of(ctx):
         )
 
 
-def check_xids(ctx):
+def check_xids(ctx) -> list[dict]:
     ident = "gpu.xid"
     log = kernel_events.log(ctx)
     found = kernel_events.of_kind(log, "xid")
@@ -122,7 +122,7 @@ def check_xids(ctx):
     return result
 
 
-def xid_check(ctx, ident, case, status, action, notice, before):
+def xid_check(ctx, ident, case, status, action, notice, before) -> dict:
     entry = case.entry or {}
     name = "XID %s" % ("that cannot be read" if case.code is None else case.code,)
     meaning = " (%s: %s)" % (entry["mnemonic"], entry["meaning"]) if entry else ""
@@ -152,12 +152,12 @@ def xid_check(ctx, ident, case, status, action, notice, before):
     return check
 
 
-def format_times(count, bursts):
+def format_times(count, bursts) -> str:
     lines = "1 line" if count == 1 else "%d lines" % (count,)
     return lines if bursts <= 1 else "%s in %d bursts" % (lines, bursts)
 
 
-def sick_before(ctx, table):
+def sick_before(ctx, table) -> set[tuple] | None:
     """Return the codes that failed on each GPU when the baseline was taken; None if unknown."""
     old = kernel_events.make_earlier_context(ctx)
     if old is None:
@@ -172,7 +172,7 @@ def sick_before(ctx, table):
     )
 
 
-def check_lost_gpus(ctx):
+def check_lost_gpus(ctx) -> list[dict]:
     """A GPU can be gone without an XID."""
     return check_silent_events(
         ctx,
@@ -206,7 +206,7 @@ def check_lost_gpus(ctx):
     )
 
 
-def init_failed(ctx):
+def init_failed(ctx) -> list[dict]:
     return check_silent_events(
         ctx,
         "gpu.init_failed",
@@ -229,7 +229,7 @@ def init_failed(ctx):
     )
 
 
-def check_silent_events(ctx, ident, kinds, meanings):
+def check_silent_events(ctx, ident, kinds, meanings) -> list[dict]:
     log = kernel_events.log(ctx)
     groups = {}
     for event in kernel_events.of_kind(log, *kinds):
@@ -260,7 +260,7 @@ def check_silent_events(ctx, ident, kinds, meanings):
     return complete_checks(ident, log, result)
 
 
-def complete_checks(ident, log, result):
+def complete_checks(ident, log, result) -> list[dict]:
     """The checks, with the one about the node if nothing failed or not everything is known."""
     if log.problem:
         result.append(model.check(ident, NODE, UNKNOWN, None, 0, "hardware", "hold", log.problem))
@@ -269,7 +269,7 @@ def complete_checks(ident, log, result):
     return result
 
 
-def check_mismatches(ctx):
+def check_mismatches(ctx) -> list[dict]:
     """A process calls the loaded driver with the library of another one.
 
     One that called the driver before this one is history.

@@ -52,7 +52,7 @@ def choose_worst(findings):
     return max(findings, key=lambda finding: WORST.index(finding.gate))
 
 
-def has_other_cause(table, case, event):
+def has_other_cause(table, case, event) -> bool:
     """Tell if another XID of this GPU at the same time is the cause of EVENT. That XID must not be one that is
     ignored."""
     for other in case.others:
@@ -248,7 +248,7 @@ def _judge_bit(table, case, event, bits, number, bit):
     return Finding("hold", what + STEPS["hold"])
 
 
-def _on_link(case, event):
+def _on_link(case, event) -> int:
     """Count how often this link of the GPU was named; an unknown link counts for every link."""
     link = event.get("link")
     return len([other for other in case.events if link is None or other.get("link") in (None, link)])
@@ -341,7 +341,7 @@ def _unit_gate(table, case, words, gate):
     return Finding(gate, STEPS[gate])
 
 
-def _is_count(value):
+def _is_count(value) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 

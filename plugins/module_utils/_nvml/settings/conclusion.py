@@ -12,7 +12,7 @@ from . import table as settings
 from .plan import CHANGED, FAILED, NOT_SUPPORTED, UNPROVEN, fail_row, find_advice, show
 
 
-def conclude_plan(plan, taken, answers, gpus, problem=None):
+def conclude_plan(plan, taken, answers, gpus, problem=None) -> list[dict]:
     """The final rows.
 
     ANSWERS are those of settings.act to the steps TAKEN, None if it gave none, for the reason that PROBLEM tells. GPUS
@@ -31,7 +31,7 @@ def conclude_plan(plan, taken, answers, gpus, problem=None):
     return rows
 
 
-def _apply_answer(row, answer, problem):
+def _apply_answer(row, answer, problem) -> dict:
     """The row after what NVML said to its step."""
     symbol = row["step"]["symbol"]
     if answer is not None and answer["rc"] == codes.SUCCESS:
@@ -49,7 +49,7 @@ def _apply_answer(row, answer, problem):
     return fail_row(undone, "NVML refuses %s%s: %s" % (symbol, detail, find_advice(answer["rc"])), answer)
 
 
-def _read_back(row, gpu):
+def _read_back(row, gpu) -> dict:
     """The row with what is there now: whatever NVML said, a setting is as wanted if it reads so, and not otherwise."""
     setting = settings.BY_NAME[row["setting"]]
     found = setting.read(gpu) if gpu is not None else codes.missing(6)
@@ -79,14 +79,14 @@ def _read_back(row, gpu):
     return fail_row(row, reason + "; look for NVRM lines in the kernel log, and for what else sets it")
 
 
-def undo_plan(rows):
+def undo_plan(rows) -> list[dict]:
     """ROWS of a plan that failed: what was to be set was not, as nothing was."""
     return [
         row if row["step"] is None else dict(row, status=FAILED, after=row["before"], changed=False) for row in rows
     ]
 
 
-def update_kept(kept, rows, load):
+def update_kept(kept, rows, load) -> dict[str, dict]:
     """Return the state that the node has to keep: KEPT with the locked clocks that were set."""
     result = dict((uuid, dict(entries)) for uuid, entries in kept.items())
     for row in rows:
@@ -95,7 +95,7 @@ def update_kept(kept, rows, load):
     return result
 
 
-def fail_unproven(rows, problem):
+def fail_unproven(rows, problem) -> list[dict]:
     """ROWS if what was to be remembered could not be."""
     return [
         fail_row(row, "it is set, but cannot be remembered for the next reload: %s" % (problem,))
@@ -105,7 +105,7 @@ def fail_unproven(rows, problem):
     ]
 
 
-def make_warnings(rows, gpus):
+def make_warnings(rows, gpus) -> list[str]:
     """Return make_warnings about what did not fail; GPUS in their present_row state."""
     result = []
     for row in rows:
@@ -132,7 +132,7 @@ def make_warnings(rows, gpus):
     return result
 
 
-def present_row(row):
+def present_row(row) -> dict:
     """A row as the task returns it."""
     name = row["setting"]
     setting = settings.BY_NAME.get(name)
@@ -149,7 +149,7 @@ def present_row(row):
     }
 
 
-def list_failures(rows):
+def list_failures(rows) -> list[dict]:
     """The causes of failure in a result, each with what was found and expected."""
     return [
         {

@@ -47,7 +47,7 @@ ADVICE = {
 }
 
 
-def make_row(uuid, row=None, wish=None):
+def make_row(uuid, row=None, wish=None) -> dict:
     wish = wish or {}
     return {
         "gpu": uuid,
@@ -64,7 +64,7 @@ def make_row(uuid, row=None, wish=None):
     }
 
 
-def fail_row(row, reason, answer=None):
+def fail_row(row, reason, answer=None) -> dict:
     """ROW as a failure: REASON holds the next step, ANSWER the code of NVML if it said one."""
     subject = row["gpu"]
     if row["setting"]:
@@ -80,7 +80,7 @@ def fail_row(row, reason, answer=None):
     )
 
 
-def find_advice(rc):
+def find_advice(rc) -> str:
     return (
         ADVICE.get(rc)
         or codes.INIT_ADVICE.get(rc)
@@ -94,7 +94,7 @@ def show(row, key):
     return settings.BY_NAME[row["setting"]].show(content) if row["setting"] and content is not None else content
 
 
-def list_task_wishes(options):
+def list_task_wishes(options) -> dict[str, dict]:
     """{setting: wish} of the options of the module that name a setting."""
     return dict(
         (row.name, {"value": row.parse(options[row.name]), "explicit": True})
@@ -103,7 +103,7 @@ def list_task_wishes(options):
     )
 
 
-def list_baseline_wishes(gpu, kept, names=settings.NAMES):
+def list_baseline_wishes(gpu, kept, names=settings.NAMES) -> dict[str, dict]:
     """{setting: wish} to bring a GPU back to what it was in the baseline; GPU is its part of the baseline's snapshot,
     None if it has none.
 
@@ -128,7 +128,7 @@ def list_baseline_wishes(gpu, kept, names=settings.NAMES):
     return wishes
 
 
-def _make_baseline_wish(gpu, row):
+def _make_baseline_wish(gpu, row) -> dict:
     for key in row.getter:
         if not isinstance(gpu.get(key), dict) or "rc" not in gpu[key]:
             return {"problem": "the baseline has no %s of this GPU; %s" % (key, NEW_BASELINE)}
@@ -150,7 +150,7 @@ def _make_baseline_wish(gpu, row):
     return wish
 
 
-def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False):
+def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False) -> list[dict]:
     """The plan, a list of rows, one for each GPU and setting that is wanted.
 
     One that failed forbids all steps: nothing is set then.
@@ -174,7 +174,7 @@ def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False):
     return rows
 
 
-def make_absent_rows(uuids):
+def make_absent_rows(uuids) -> list:
     """Rows of GPUs that a baseline has and NVML does not show."""
     return [
         fail_row(
@@ -187,12 +187,12 @@ def make_absent_rows(uuids):
     ]
 
 
-def _make_lost_row(gpu, handle):
+def _make_lost_row(gpu, handle) -> dict:
     who = value(gpu, "pci_bus_id") or "GPU with index %d" % (gpu["index"],)
     return fail_row(make_row(who), "NVML does not open the GPU: %s" % (find_advice(handle["rc"]),), handle)
 
 
-def _plan_row(gpu, row, wish, kept, load, daemon, processes_ok):
+def _plan_row(gpu, row, wish, kept, load, daemon, processes_ok) -> dict | None:
     """The planned row, or None where nothing is wanted and nothing can be said."""
     planned = make_row(value(gpu, "uuid"), row, wish)
     if "problem" in wish:
@@ -230,7 +230,7 @@ def _plan_row(gpu, row, wish, kept, load, daemon, processes_ok):
     )
 
 
-def _locked_row(gpu, row, wish, kept, load, processes_ok, planned):
+def _locked_row(gpu, row, wish, kept, load, processes_ok, planned) -> dict:
     """Locked clocks: what was set last is known from the node's own file alone, and only for the same load of the
     driver.
     """
@@ -251,7 +251,7 @@ def _locked_row(gpu, row, wish, kept, load, processes_ok, planned):
     )
 
 
-def _find_processes(gpu, row, processes_ok):
+def _find_processes(gpu, row, processes_ok) -> str | None:
     """Return why programs on the GPU forbid a change; None if they do not."""
     if processes_ok or not row.disturbs:
         return None
@@ -268,7 +268,7 @@ def _find_processes(gpu, row, processes_ok):
     return None
 
 
-def _make_step(planned, row, wanted, reset):
+def _make_step(planned, row, wanted, reset) -> dict:
     resets = reset and row.resetter is not None
     return {
         "gpu": planned["gpu"],
@@ -279,7 +279,7 @@ def _make_step(planned, row, wanted, reset):
     }
 
 
-def list_steps(plan):
+def list_steps(plan) -> list[dict]:
     """The steps of a plan in their order: none if a row failed.
 
     Persistence mode goes off last, as everything else would be lost with it.

@@ -28,7 +28,7 @@ class StateError(Exception):
     """The file cannot be used; the text names it and says why."""
 
 
-def load_mark(root="/"):
+def load_mark(root="/") -> str | None:
     """This load of the driver, as a text that is another after a reboot and after the module was loaded again; None if
     it cannot be told.
 
@@ -42,7 +42,7 @@ def load_mark(root="/"):
     return "%s/%d" % (boot, number) if boot else None
 
 
-def daemon_runs(root="/", proc="/proc"):
+def daemon_runs(root="/", proc="/proc") -> bool:
     """Tell if nvidia-persistenced is running; its pid file alone proves nothing, and neither does the name of a
     process of another user than root and the daemon's own.
     """
@@ -60,7 +60,7 @@ def daemon_runs(root="/", proc="/proc"):
         return False
 
 
-def read(directory=DIRECTORY):
+def read(directory=DIRECTORY) -> dict[str, dict] | None:
     """{uuid: {setting: {"value", "load"}}}: what was set last on this node.
 
     Nothing was if there is no file; a damaged one is an error.
@@ -95,7 +95,7 @@ def read(directory=DIRECTORY):
     return found
 
 
-def write(gpus, directory=DIRECTORY):
+def write(gpus, directory=DIRECTORY) -> None:
     """Keep GPUS, as READ answers them, in one step."""
     path = os.path.join(directory, NAME)
     try:

@@ -43,7 +43,7 @@ class Setting:
         lost_at: str = LOAD,
         disturbs: bool = True,
         ends: bool = False,
-    ):
+    ) -> None:
         """Describe a setting.
 
         Args:
@@ -243,7 +243,7 @@ class ApplicationClocks(Setting):
 class LockedClocks(Setting):
     """Its value is {"min", "max"} or UNLOCKED. KIND is the clock, as the snapshot names it."""
 
-    def __init__(self, name: str, kind: str, setter: str, resetter: str, support: str):
+    def __init__(self, name: str, kind: str, setter: str, resetter: str, support: str) -> None:
         super().__init__(
             name,
             setter,

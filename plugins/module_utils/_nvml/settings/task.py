@@ -23,7 +23,7 @@ class TaskError(Exception):
     With the snapshot if that is the reason.
     """
 
-    def __init__(self, text, taken=None):
+    def __init__(self, text, taken=None) -> None:
         super().__init__(text)
         self.snapshot = taken
 
@@ -37,10 +37,10 @@ def run(
     state_directory=state.DIRECTORY,
     take=snapshot.take,
     child=session.run,
-):
+) -> dict:
     """The result of the module for its OPTIONS. LOAD answers the binding, as snapshot.take has it."""
 
-    def look():
+    def look() -> dict:
         return take(deadline_s=options["timeout_s"], stuck_file=stuck_file, gather=list(settings.GATHER), load=load)
 
     before = look()
@@ -87,7 +87,7 @@ def _make_work(taken, load):
     return work
 
 
-def _read_kept(options, directory, warned):
+def _read_kept(options, directory, warned) -> dict:
     """Return the node's stored state. An unreadable one cannot be restored; a task that names its values does not need
     it."""
     try:
@@ -104,7 +104,7 @@ def _read_kept(options, directory, warned):
         return {}
 
 
-def _collect_wishes(options, everyone, gpus, kept):
+def _collect_wishes(options, everyone, gpus, kept) -> tuple[dict, list]:
     """({uuid: {setting: wish}}, UUIDs that the baseline has and this node does not)."""
     uuids = [uuid for uuid in (selection.value(gpu, "uuid") for gpu in gpus) if uuid]
     if options["state"] == "present":
@@ -129,7 +129,7 @@ def _collect_wishes(options, everyone, gpus, kept):
     return wishes, [] if options["gpus"] else sorted(uuid for uuid in old if uuid and uuid not in present)
 
 
-def _keep_state(rows, kept, mark, directory):
+def _keep_state(rows, kept, mark, directory) -> list[dict]:
     remembered = conclusion.update_kept(kept, rows, mark)
     if remembered == kept:
         return rows
@@ -140,7 +140,7 @@ def _keep_state(rows, kept, mark, directory):
     return rows
 
 
-def _make_result(rows, blocked, before, warned):
+def _make_result(rows, blocked, before, warned) -> dict:
     failures = conclusion.list_failures(rows)
     shown = [conclusion.present_row(row) for row in rows]
     result = {
@@ -171,7 +171,7 @@ def _make_result(rows, blocked, before, warned):
     return result
 
 
-def _make_diff_side(rows, key):
+def _make_diff_side(rows, key) -> dict[str, dict]:
     """One side of the difference: only what is not the same on both."""
     result = {}
     for row in rows:

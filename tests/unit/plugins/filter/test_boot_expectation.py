@@ -39,7 +39,7 @@ def test_node_reads_the_document_with_the_whole_policy(tmp_path):
     assert found["policy"] == _judging.policy(None, {"processes_max": 3}, [WAIVER])
     path = tmp_path / "boot-check.json"
     path.write_text(boot_expectation.render_document(dict(found, mig_file=None)))
-    assert boot_check.expected(str(path)) == (dict(found, mig_file=None), None)
+    assert boot_check.read_expected(str(path)) == (dict(found, mig_file=None), None)
     assert make()["mig_file"] is None
     assert boot_expectation.render_document(found) == json.dumps(found, indent=4, sort_keys=True) + "\n"
 

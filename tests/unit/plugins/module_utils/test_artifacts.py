@@ -196,7 +196,7 @@ def test_lock_that_is_no_file_is_an_error(tmp_path, kind):
 
 def test_lock_that_another_process_keeps_is_an_error_and_no_wait_for_ever(tmp_path, monkeypatch):
     monkeypatch.setattr(_artifacts, "PATIENCE_S", 0.2)
-    with _artifacts.locked(str(tmp_path / ".report")), pytest.raises(OSError):
+    with _artifacts.hold_directory_lock(str(tmp_path / ".report")), pytest.raises(OSError):
         special_files.within(lambda: _artifacts.replace(str(tmp_path / "report"), {"a": b"1"}, lambda files: ("x", 1)))
 
 

@@ -58,7 +58,7 @@ def test_a_proven_key_is_written_once(run, signers, tmp_path, form):
     first = run(**options)
     assert first["changed"]
     assert keyring.fingerprints(place.read_bytes()) == first["fingerprints"] == [signers[0].fingerprint]
-    assert keyring.armored(place.read_bytes()) is (form == "armored") and place.stat().st_mode & 0o7777 == 0o644
+    assert keyring.armor_keys(place.read_bytes()) is (form == "armored") and place.stat().st_mode & 0o7777 == 0o644
     assert first["diff"]["before"] == "" and signers[0].fingerprint in first["diff"]["after"]
     assert not run(**options)["changed"] and not run(check=True, **options)["changed"]
     place.chmod(0o600)
@@ -130,7 +130,7 @@ def test_an_old_key_leaves_every_keyring(run, signers, tmp_path):
         ]
         assert only.exists() is check
     assert keyring.fingerprints(both.read_bytes()) == keyring.fingerprints(text.read_bytes()) == [new.fingerprint]
-    assert keyring.armored(text.read_bytes()) and other.stat().st_mtime_ns == before
+    assert keyring.armor_keys(text.read_bytes()) and other.stat().st_mtime_ns == before
     assert not run(**options)["changed"]
 
 

@@ -123,11 +123,11 @@ def outcome(module, answers):
     """Return what the controller makes of the answers of several nodes: {node: its outcome}."""
     found = {name: _answers.accept(module, answer) for name, answer in answers.items()}
     if module == "driver_audit":
-        counts = probes.gpus(found)
+        counts = probes.count_gpus(found)
         _peers.expectation(counts), _peers.own(counts)
-        return {name: probes.probe(name, one, MARKER, {}) for name, one in found.items()}
+        return {name: probes.make_probe(name, one, MARKER, {}) for name, one in found.items()}
     if module == "node_state":
-        return {name: probes.probe(name, {"audit": AUDIT}, one, {}) for name, one in found.items()}
+        return {name: probes.make_probe(name, {"audit": AUDIT}, one, {}) for name, one in found.items()}
     if module == "hold_info":
         lines = [line.split() for line in hold_lines.render_lines(found)]  # whatever the widths of its columns
         return {name: [line for line in lines if any(word.strip(":,") == name for word in line)] for name in found}

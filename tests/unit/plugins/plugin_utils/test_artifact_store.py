@@ -78,7 +78,7 @@ def store(monkeypatch):
 def test_a_copy_is_whole_private_and_made_once(store, source, tmp_path):
     path = tmp_path / "keeper" / "evidence" / "1-before"
     first = store(source, path)
-    assert (first["changed"], first["path"]) == (True, str(path)) and first["files"] == _artifacts.listed(FILES)
+    assert (first["changed"], first["path"]) == (True, str(path)) and first["files"] == _artifacts.describe_files(FILES)
     assert _artifacts.read(str(path)) == FILES and os.listdir(path.parent) == ["1-before"]
     assert {stat.S_IMODE(os.stat(path / name).st_mode) for name in FILES} == {0o640} and stat.S_IMODE(
         os.stat(path).st_mode
@@ -111,13 +111,13 @@ def test_check_mode_asks_and_writes_nothing(store, source, tmp_path):
         (AnsibleConnectionFailure("no route"), "it cannot be reached (no route). Check its connection variables"),
         ({"failed": True, "msg": "MODULE FAILURE"}, "MODULE FAILURE"),
         (
-            {"changed": True, "path": "/x", "files": _artifacts.listed(dict(FILES, empty=b"1"))},
+            {"changed": True, "path": "/x", "files": _artifacts.describe_files(dict(FILES, empty=b"1"))},
             "/x holds other files than were sent",
         ),
         ({"changed": True, "path": "/x", "files": []}, "/x holds other files than were sent"),
-        ({"changed": True, "path": "/etc/passwd", "files": _artifacts.listed(FILES)}, "expected /x"),
-        ({"changed": True, "path": "/a\n/x", "files": _artifacts.listed(FILES)}, "expected /x"),
-        ({"changed": True, "path": ["/x"], "files": _artifacts.listed(FILES)}, "expected /x"),
+        ({"changed": True, "path": "/etc/passwd", "files": _artifacts.describe_files(FILES)}, "expected /x"),
+        ({"changed": True, "path": "/a\n/x", "files": _artifacts.describe_files(FILES)}, "expected /x"),
+        ({"changed": True, "path": ["/x"], "files": _artifacts.describe_files(FILES)}, "expected /x"),
     ],
 )
 def test_a_copy_that_is_not_there_fails_the_task_and_names_the_host(store, source, answer, words):

@@ -175,7 +175,7 @@ def test_outside_of_a_rollout_the_command_is_ansibles_own(parent, monkeypatch, e
 
 
 def test_the_node_itself_sees_that_the_reboot_is_of_the_attempt_that_it_belongs_to(parent, monkeypatch):
-    token = claim.token(MINE, "/var/lib/gpufleet")
+    token = claim.make_token(MINE, "/var/lib/gpufleet")
     node = Node(parent)
     node.run(driver_reload, monkeypatch, [{"LC_ALL": "C"}, {claim.FENCE: token}], reboot=True)
     assert node.calls[4].startswith(claim.guard(token) + "/sbin/shutdown -r "), node.calls[4]

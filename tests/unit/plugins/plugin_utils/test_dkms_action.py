@@ -35,10 +35,10 @@ ONE, TWO = ("nvidia-current_%s_6.1.0-%d-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % (
 def _records(monkeypatch):
     """What the ledger says of archives: everything is a builder's, unless its name is in .unknown."""
     found = mock.Mock(unknown=set(), calls=[], agree=[])
-    found.recorded.side_effect = lambda database, archives, agree: (
+    found.find_builders.side_effect = lambda database, archives, agree: (
         found.agree.append(agree) or {name: "builder-1" for name in archives if name not in found.unknown}
     )
-    found.record.side_effect = lambda database, builder, name, sha256, modules: found.calls.append(
+    found.record_archive.side_effect = lambda database, builder, name, sha256, modules: found.calls.append(
         (builder, name, sha256, modules)
     )
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.archives", found)
@@ -631,6 +631,6 @@ def test_another_node_takes_no_claim_and_waits_for_that_of_a_builder(store, reco
 
 
 def test_a_ledger_that_cannot_be_used_is_named(store, records):
-    records.recorded.side_effect = StoreError("The ledger x cannot be used.")
+    records.find_builders.side_effect = StoreError("The ledger x cannot be used.")
     with pytest.raises(AnsibleActionFail, match="a1: .*The ledger x cannot be used"):
         act({"version": VERSION, "archive_dir": str(store)}, {"changed": False})

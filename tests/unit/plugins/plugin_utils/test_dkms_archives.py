@@ -34,7 +34,7 @@ ONE, TWO, OTHER = (
 def _records(monkeypatch):
     """What the ledger says of archives: everything is a builder's, unless its name is in .unknown."""
     found = mock.Mock(unknown=set())
-    found.recorded.side_effect = lambda database, archives, agree: {
+    found.find_builders.side_effect = lambda database, archives, agree: {
         name: "builder-1" for name in archives if name not in found.unknown
     }
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.archives", found)
@@ -236,5 +236,5 @@ def test_of_the_host_only_archives_of_builders_are_brought_by_their_digest(here,
     records.unknown = {TWO}
     result = act(here, there)
     assert (result["fetched"], list(kept(here))) == ([ONE], [ONE]) and "warnings" not in result
-    asked = [call.args[1] for call in records.recorded.call_args_list]
+    asked = [call.args[1] for call in records.find_builders.call_args_list]
     assert {ONE: hashlib.sha256(b"one").hexdigest(), TWO: hashlib.sha256(b"two").hexdigest()} in asked

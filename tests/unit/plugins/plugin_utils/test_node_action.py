@@ -237,7 +237,9 @@ def test_what_a_node_says_of_a_copy_is_checked(copied, answer):
 
 def test_the_node_is_asked_before_each_file_takes_its_place(copied, tmp_path):
     place = tmp_path / "state of the node"
-    calls = [args["validate"] for args in copied([{"LC_ALL": "C"}, {claim.FENCE: claim.token(MINE, str(place))}])[0]]
+    calls = [
+        args["validate"] for args in copied([{"LC_ALL": "C"}, {claim.FENCE: claim.make_token(MINE, str(place))}])[0]
+    ]
     assert len(calls) == 2
 
     def asked():

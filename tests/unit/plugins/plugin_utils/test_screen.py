@@ -40,8 +40,8 @@ def test_nothing_that_is_printed_steers_the_terminal(monkeypatch, method):
 
 @pytest.mark.parametrize("mark", "\u061c\u200b\u200d\u200e\u2028\u202a\u2060\u2066\u206f\ufeff\ufff9\xad\u180e")
 def test_invisible_marks_are_replaced(mark):
-    found = text.line("node %s1 is done" % mark)
-    assert found.isprintable() and mark not in found and found != text.line("node 1 is done")
+    found = text.one_line("node %s1 is done" % mark)
+    assert found.isprintable() and mark not in found and found != text.one_line("node 1 is done")
 
 
 def test_texts_of_a_result_that_ansible_prints_are_cleaned():

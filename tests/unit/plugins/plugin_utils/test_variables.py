@@ -226,7 +226,7 @@ def test_refused_variable_waits_until_nodes_in_flight_are_finished(tmp_path, giv
     if state:
         ledger = Ledger(str(tmp_path), "r1")
         ledger.transact(
-            lambda transaction: transaction.view.nodes.put(Node("a", state)) or transaction.save("a", "x", {})
+            lambda transaction: transaction.view.nodes.store(Node("a", state)) or transaction.save("a", "x", {})
         )
     result = act({"a": given, "b": {}}, extra=given, artifact_dir=str(tmp_path))
     if waits and state == "down":

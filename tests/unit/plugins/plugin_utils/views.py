@@ -18,7 +18,7 @@ def view_of(states, orphaned=(), canaries=(), domains=None, failures=None, windo
         rollout_id="x",
         run="r",
         sha256="f" * 64,
-        policy=limits.complete(policy, max(10, len(states))),
+        policy=limits.complete_policy(policy, max(10, len(states))),
         total=len(states),
         window=window,
     )
@@ -36,7 +36,7 @@ def view_of(states, orphaned=(), canaries=(), domains=None, failures=None, windo
             node.ticket = state.Ticket("t-" + name, phase, TIME % 0, LATER, view.sha256)
         if value in state.FAILED:
             node.failure = (failures or {}).get(name, state.HARD)
-        view.nodes.put(node)
+        view.nodes.store(node)
     return view
 
 

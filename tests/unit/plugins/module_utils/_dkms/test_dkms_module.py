@@ -464,7 +464,7 @@ def test_waiting_for_a_dkms_of_somebody_else(tmp_path, monkeypatch):
 def test_the_log_of_a_forced_build(node):
     run(node)
     assert actions(run(node, force=True)) == ["unbuild", "build", "install"]
-    assert dkms_plan.settled(dkms_act.read_view(node.root, node, "nvidia-current", NEW, [KERNEL]), KERNEL, NEW)
+    assert dkms_plan.is_settled(dkms_act.read_view(node.root, node, "nvidia-current", NEW, [KERNEL]), KERNEL, NEW)
 
 
 def test_built_from_an_archive_where_there_is_one_and_compiled_elsewhere(tmp_path, exported):

@@ -64,7 +64,7 @@ def actions(steps):
     ],
 )
 def test_built(state, item, force, expected, forced):
-    steps, problems = dkms_plan.built([K], view(state, item), N, NEW, force)
+    steps, problems = dkms_plan.plan_build([K], view(state, item), N, NEW, force)
     assert actions(steps) == expected and problems == []
     if forced is not None:
         assert steps[-1]["force"] is forced
@@ -82,9 +82,9 @@ def test_built(state, item, force, expected, forced):
     ],
 )
 def test_an_archive_takes_the_place_of_a_compilation_alone(state, item, expected):
-    steps, problems = dkms_plan.built([K], view(state, item, headers=False), N, NEW, archived=[K])
+    steps, problems = dkms_plan.plan_build([K], view(state, item, headers=False), N, NEW, archived=[K])
     assert actions(steps) == expected and problems == [], "and needs no headers"
-    assert dkms_plan.uncompiled([K], view(state, item), NEW) == ([K] if "load" in expected else [])
+    assert dkms_plan.find_uncompiled([K], view(state, item), NEW) == ([K] if "load" in expected else [])
 
 
 def test_what_has_no_archive_is_compiled_and_force_compiles_all():
@@ -92,7 +92,7 @@ def test_what_has_no_archive_is_compiled_and_force_compiles_all():
     both = view("absent")
     for part, value in (("states", "absent"), ("modules", None), ("headers", True)):
         both[part][other] = value
-    steps, problems = dkms_plan.built([other, K], both, N, NEW, archived=[K])
+    steps, problems = dkms_plan.plan_build([other, K], both, N, NEW, archived=[K])
     assert [(item["action"], item["kernel"]) for item in steps] == [
         ("add", None),
         ("build", other),
@@ -100,11 +100,11 @@ def test_what_has_no_archive_is_compiled_and_force_compiles_all():
         ("load", K),
         ("install", K),
     ] and problems == []
-    assert actions(dkms_plan.built([K], view("absent"), N, NEW, True, [K])[0]) == ["add", "build", "install"]
+    assert actions(dkms_plan.plan_build([K], view("absent"), N, NEW, True, [K])[0]) == ["add", "build", "install"]
 
 
 def test_an_archive_without_the_source_is_no_module():
-    assert "Install the package" in dkms_plan.built([K], view("absent", source=False), N, NEW, archived=[K])[1][0]
+    assert "Install the package" in dkms_plan.plan_build([K], view("absent", source=False), N, NEW, archived=[K])[1][0]
 
 
 def test_other_versions_are_removed_as_a_whole_and_say_nothing_of_this_one():
@@ -116,7 +116,8 @@ def test_other_versions_are_removed_as_a_whole_and_say_nothing_of_this_one():
     steps, dummy = dkms_plan.absent(None, view("broken", entries=[entry(NEW, None, "broken")]), N, NEW)
     assert [(step["action"], step["path"]) for step in steps] == [("clear", "/var/lib/dkms/%s/%s" % (N, NEW))]
     assert (
-        dkms_plan.predicted(K, steps, view("installed", module(), entries), NEW) == "installed, module on disk: " + NEW
+        dkms_plan.predict_line(K, steps, view("installed", module(), entries), NEW)
+        == "installed, module on disk: " + NEW
     )
 
 
@@ -130,19 +131,21 @@ def test_other_versions_are_removed_as_a_whole_and_say_nothing_of_this_one():
     ],
 )
 def test_what_stops_a_build(state, headers, source, words):
-    problems = dkms_plan.built([K], view(state, None, headers=headers, source=source), N, NEW)[1]
+    problems = dkms_plan.plan_build([K], view(state, None, headers=headers, source=source), N, NEW)[1]
     assert [words in problem for problem in problems] == ([True] if words else [])
 
 
 def test_another_version_gives_way():
-    steps = dkms_plan.built([K], view("built", module(OLD), entries=[entry(OLD), entry(NEW, state="built")]), N, NEW)[0]
+    steps = dkms_plan.plan_build(
+        [K], view("built", module(OLD), entries=[entry(OLD), entry(NEW, state="built")]), N, NEW
+    )[0]
     assert actions(steps) == ["uninstall", "install"] and steps[0]["version"] == OLD
 
 
 def test_a_kernel_that_is_settled_is_left_alone():
     both = view("installed", module())
     both["states"]["k2"], both["modules"]["k2"], both["headers"]["k2"] = "added", None, True
-    steps = dkms_plan.built([K, "k2"], both, N, NEW)[0]
+    steps = dkms_plan.plan_build([K, "k2"], both, N, NEW)[0]
     assert [(item["action"], item["kernel"]) for item in steps] == [("build", "k2"), ("install", "k2")]
 
 
@@ -160,14 +163,14 @@ LEFT = {"name": N, "version": NEW, "kernel": K, "arch": "x86_64", "path": "/var/
 )
 def test_what_was_left_is_cleared_first(leftover, expected):
     for steps in (
-        dkms_plan.built([K], view("added", None, leftovers=[leftover]), N, NEW)[0],
-        dkms_plan.imported([K], view("added", None, leftovers=[leftover]), N, NEW)[0],
+        dkms_plan.plan_build([K], view("added", None, leftovers=[leftover]), N, NEW)[0],
+        dkms_plan.plan_import([K], view("added", None, leftovers=[leftover]), N, NEW)[0],
     ):
         assert (actions(steps)[0] == "clear") is expected
 
 
 def test_what_was_left_is_cleared_even_when_nothing_is_to_be_built():
-    assert actions(dkms_plan.built([K], view("installed", module(), leftovers=[LEFT]), N, NEW)[0]) == ["clear"]
+    assert actions(dkms_plan.plan_build([K], view("installed", module(), leftovers=[LEFT]), N, NEW)[0]) == ["clear"]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +186,7 @@ def test_what_was_left_is_cleared_even_when_nothing_is_to_be_built():
     ],
 )
 def test_imported(state, item, force, expected):
-    assert actions(dkms_plan.imported([K], view(state, item), N, NEW, force)[0]) == expected
+    assert actions(dkms_plan.plan_import([K], view(state, item), N, NEW, force)[0]) == expected
 
 
 @pytest.mark.parametrize(
@@ -224,15 +227,15 @@ def test_stale_versions():
     ],
 )
 def test_the_prediction(steps, expected):
-    assert dkms_plan.predicted(K, steps, view("installed", module()), NEW) == expected
+    assert dkms_plan.predict_line(K, steps, view("installed", module()), NEW) == expected
 
 
 def test_the_prediction_for_a_version_that_is_not_the_one_on_disk():
     assert (
-        dkms_plan.predicted(K, [dkms_plan.step("install", K)], view("added", None), NEW)
+        dkms_plan.predict_line(K, [dkms_plan.step("install", K)], view("added", None), NEW)
         == "installed, module on disk: 535.261.03"
     )
     assert (
-        dkms_plan.predicted(K, [dkms_plan.step("remove")], view("built", module(NEW)), OLD)
+        dkms_plan.predict_line(K, [dkms_plan.step("remove")], view("built", module(NEW)), OLD)
         == "absent, module on disk: 535.261.03"
     )

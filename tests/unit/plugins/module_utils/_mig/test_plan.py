@@ -219,7 +219,7 @@ def test_a_baseline_that_does_not_tell_is_refused(snapshot):
 
 def test_what_is_exported_is_the_layout_again():
     gpus = [boards.gpu(0, instances=HALVES), boards.gpu(1, profiles=SILENT, mode=0), boards.gpu(2, instances=HALVES)]
-    document, notes = documents.exported(gpus, "now")
+    document, notes = documents.export_layout(gpus, "now")
     assert notes == [] and [entry["devices"] for entry in document["mig-configs"]["now"]] == [[0, 2], [1]]
     entries = config.choose(config.parse(document), "now")
     for position, gpu in enumerate(gpus):
@@ -228,7 +228,7 @@ def test_what_is_exported_is_the_layout_again():
 
 
 def test_what_a_configuration_cannot_say_is_told():
-    document, notes = documents.exported(
+    document, notes = documents.export_layout(
         [boards.gpu(instances=((9, 4, 4, ()),)), boards.gpu(1, mig_mode_current=LOST)], "now"
     )
     assert len(notes) == 2
@@ -236,7 +236,7 @@ def test_what_a_configuration_cannot_say_is_told():
 
 
 def test_layouts_are_generated_from_what_the_gpus_offer():
-    configs = documents.generated([boards.gpu()])["mig-configs"]
+    configs = documents.generate_document([boards.gpu()])["mig-configs"]
     assert configs["all-1g.5gb"] == [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}]
     assert configs["all-1g.5gb.me"][0]["mig-devices"] == {"1g.5gb+me": 1}
     assert configs["all-balanced"][0]["mig-devices"] == {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
@@ -245,7 +245,7 @@ def test_layouts_are_generated_from_what_the_gpus_offer():
 
 def test_layouts_of_different_boards_are_filtered_by_device():
     other = boards.gpu(1, profiles=boards.a30(), pci_device_id=codes.value("10de:20b7"))
-    configs = documents.generated([boards.gpu(), other])["mig-configs"]
+    configs = documents.generate_document([boards.gpu(), other])["mig-configs"]
     assert [(entry["device-filter"], entry["mig-devices"]) for entry in configs["all-balanced"]] == [
         (["0x20b010de"], {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}),
         (["0x20b710de"], {"1g.6gb": 2, "2g.12gb": 1}),

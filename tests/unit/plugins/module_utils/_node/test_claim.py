@@ -278,7 +278,7 @@ def test_who_takes_a_node_waits_for_what_still_works_on_it(tmp_path):
 @pytest.fixture
 def token(monkeypatch, tmp_path):
     """token(claim): this process belongs to that attempt."""
-    return lambda one: monkeypatch.setenv(claim.FENCE, claim.token(one, str(tmp_path / "state")))
+    return lambda one: monkeypatch.setenv(claim.FENCE, claim.make_token(one, str(tmp_path / "state")))
 
 
 def test_a_call_of_an_earlier_attempt_does_not_get_the_nodes_lock(tmp_path, token):
@@ -330,7 +330,7 @@ def test_tasks_of_no_rollout_need_no_claim(tmp_path, monkeypatch):
 )
 def test_a_command_is_only_run_for_the_attempt_that_has_the_node(tmp_path, one, goes):
     act(tmp_path, state="held", content=MINE)
-    guard = claim.guard(claim.token(one, str(tmp_path / "state")) if one else "")
+    guard = claim.guard(claim.make_token(one, str(tmp_path / "state")) if one else "")
     done = subprocess.run(
         ["sh", "-c", guard + "echo went"],
         stdout=subprocess.PIPE,

@@ -86,7 +86,7 @@ def test_what_is_no_file_is_refused_and_nothing_is_written(tmp_path):
 
 def test_it_works_under_the_lock_and_for_the_attempt_that_the_node_belongs_to(tmp_path, monkeypatch):
     claim.write(str(tmp_path), MINE)
-    monkeypatch.setenv(claim.FENCE, claim.token(MINE, str(tmp_path)))
+    monkeypatch.setenv(claim.FENCE, claim.make_token(MINE, str(tmp_path)))
     with lock.NodeLock(path=str(tmp_path / "lock")), pytest.raises(lock.LockTimeout):
         perform(tmp_path, a="1\n")
     assert perform(tmp_path, a="1\n")["changed"]

@@ -108,7 +108,7 @@ def test_what_is_left_of_an_earlier_attempt_leaves_no_note(tmp_path, monkeypatch
     """Without the lock too, which something that hangs may hold."""
     claim.write(str(tmp_path), CLAIM)
     perform(tmp_path, record="recovery", state="present", content=NOTE)
-    monkeypatch.setenv(claim.FENCE, claim.token(CLAIM, str(tmp_path)))
+    monkeypatch.setenv(claim.FENCE, claim.make_token(CLAIM, str(tmp_path)))
     with lock.NodeLock(path=str(tmp_path) + ".lock"):
         assert perform(tmp_path, state="present", content=NOTE)["changed"]
     claim.write(str(tmp_path), dict(CLAIM, attempt=2, run="b"))

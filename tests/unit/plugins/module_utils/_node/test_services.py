@@ -310,7 +310,7 @@ def test_it_works_under_the_lock_and_hands_it_to_what_it_calls(tmp_path, monkeyp
 @pytest.mark.parametrize("then", [dict(MINE, attempt=2, run="two"), dict(MINE, rollout_id="s"), None])
 def test_an_attempt_that_was_followed_by_another_does_nothing(tmp_path, monkeypatch, state, then):
     claim.write(str(tmp_path), MINE)
-    monkeypatch.setenv(claim.FENCE, claim.token(MINE, str(tmp_path)))
+    monkeypatch.setenv(claim.FENCE, claim.make_token(MINE, str(tmp_path)))
     monkeypatch.setattr(lock, "ignore_hangup", lambda: None)
     systemd = Systemd(a=unit(), b=unit("inactive"))
     assert services.perform(given(A, B, state=state), False, systemd.of, str(tmp_path / "lock"))["changed"]

@@ -214,7 +214,9 @@ def test_a_failed_command_says_what_apt_said():
 
 def test_a_failed_read_is_an_error_and_not_an_empty_answer(tmp_path):
     with pytest.raises(apt.AptError):
-        apt.Apt(lambda argv, timeout: (2, "", "dpkg-query: error: database locked"), root=str(tmp_path)).installed()
+        apt.Apt(
+            lambda argv, timeout: (2, "", "dpkg-query: error: database locked"), root=str(tmp_path)
+        ).list_installed()
 
 
 def test_index_reads_the_names_that_match(tmp_path):
@@ -230,11 +232,11 @@ def test_index_of_a_machine_without_lists_is_empty(tmp_path):
 def test_interrupted(tmp_path):
     machine = FakeMachine(tmp_path, version="535.261.03-1")
     subject = apt.Apt(machine, root=str(tmp_path))
-    assert subject.interrupted(subject.installed()) == ([], [])
+    assert subject.find_interrupted(subject.list_installed()) == ([], [])
     machine.packages["nvidia-smi"]["status"] = "iF"
     (tmp_path / "var/lib/dpkg/updates/0001").write_text("x", encoding="utf-8")
     (tmp_path / "var/lib/dpkg/updates/tmp.i").write_text("", encoding="utf-8")
-    assert subject.interrupted(subject.installed()) == (["0001"], ["nvidia-smi"])
+    assert subject.find_interrupted(subject.list_installed()) == (["0001"], ["nvidia-smi"])
 
 
 def test_a_half_installed_driver_package_is_unpacked_again_from_the_nodes_own_archives(tmp_path):

@@ -61,7 +61,7 @@ def run(machine, **options):
 
 
 def installed(machine):
-    found = apt.Apt(machine, root=str(machine.root)).installed()
+    found = apt.Apt(machine, root=str(machine.root)).list_installed()
     return dict((name, have["version"]) for name, have in found.items() if have["installed"])
 
 

@@ -111,7 +111,7 @@ def test_a_lock_of_one_architecture_leaves_that_of_the_other(tmp_path):
     assert locks == "zlib-0:2-1.*\nzlib-0:1-1.i686\n"
     manager.mark("unhold", ["zlib"])
     assert (tmp_path / dnf.LOCKS.lstrip("/")).read_text() == "zlib-0:1-1.i686\n"
-    assert [name for name, have in manager.installed().items() if have["hold"]] == ["zlib:i686"]
+    assert [name for name, have in manager.list_installed().items() if have["hold"]] == ["zlib:i686"]
 
 
 def test_what_is_removed_of_one_architecture_leaves_the_other():

@@ -29,7 +29,7 @@ class Manager:
     def path(self, name):
         return os.path.join(self.root, name.lstrip("/"))
 
-    def installed(self):
+    def list_installed(self):
         return dict(
             (name, {"installed": True, "hold": hold, "version": version, "source": source})
             for name, (version, source, hold) in self.held.items()

@@ -85,10 +85,10 @@ class Manager:
         self.broken = []
         self.fails = False
 
-    def installed(self):
+    def list_installed(self):
         return {name: dict(item) for name, item in self.packages.items()}
 
-    def interrupted(self, installed):
+    def find_interrupted(self, installed):
         return [], self.broken
 
     def index(self, pattern, also=()):

@@ -38,7 +38,7 @@ def read_by_gpg(tmp_path, data):
 def test_fingerprints_are_those_that_gpg_shows(signers, tmp_path, form):
     for signer in signers:
         data = signer.key(form)
-        assert keyring.armored(data) is form and keyring.fingerprints(data) == [signer.fingerprint] == read_by_gpg(
+        assert keyring.armor_keys(data) is form and keyring.fingerprints(data) == [signer.fingerprint] == read_by_gpg(
             tmp_path, data
         )
 
@@ -46,10 +46,10 @@ def test_fingerprints_are_those_that_gpg_shows(signers, tmp_path, form):
 def test_both_forms_hold_the_same(signers, tmp_path):
     plain, text = signers[0].key(False), signers[0].key(True)
     assert keyring.dearmor(text) == plain and keyring.dearmor(keyring.armor(plain)) == plain
-    assert keyring.rendered(text, "armored") == text and keyring.rendered(text, "binary") == plain == keyring.rendered(
-        plain, "binary"
-    )
-    assert read_by_gpg(tmp_path, keyring.rendered(plain, "armored")) == [signers[0].fingerprint]
+    assert keyring.render_keys(text, "armored") == text and keyring.render_keys(
+        text, "binary"
+    ) == plain == keyring.render_keys(plain, "binary")
+    assert read_by_gpg(tmp_path, keyring.render_keys(plain, "armored")) == [signers[0].fingerprint]
     unheaded = text.replace(b"BLOCK-----\n\n", b"BLOCK-----\n", 1)
     assert unheaded != text and keyring.dearmor(unheaded) == plain
     headed = text.replace(b"BLOCK-----\n\n", b"BLOCK-----\r\nVersion: a\r\nComment: b\r\n\r\n", 1)
@@ -63,7 +63,7 @@ def test_one_key_goes_and_the_other_stays(signers, tmp_path, form):
     both = keyring.armor(both) if form else both
     assert keyring.fingerprints(both) == sorted([new.fingerprint, old.fingerprint])
     left = keyring.without(both, [old.fingerprint])
-    assert keyring.armored(left) is form and read_by_gpg(tmp_path, left) == [new.fingerprint]
+    assert keyring.armor_keys(left) is form and read_by_gpg(tmp_path, left) == [new.fingerprint]
     assert keyring.dearmor(left) == new.key(False)
     assert keyring.without(left, [old.fingerprint]) == left and keyring.without(left, [new.fingerprint]) is None
 

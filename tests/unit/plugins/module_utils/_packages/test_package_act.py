@@ -41,7 +41,7 @@ class Stub(Manager):
         if what in self.failing:
             raise ManagerError(what, 100, "", "E: no")
 
-    def installed(self):
+    def list_installed(self):
         return self.after
 
     def fix_options(self, broken):

@@ -113,7 +113,7 @@ def test_record_tells_whose_drain_it_is_when_slurm_replaced_its_reason(recorded,
 def test_when_a_node_is_empty(state, jobs, alloc, empty, drained):
     node = record(state, OURS, alloc=alloc)
     assert decide.empty(node, jobs)[0] == empty and bool(decide.empty(node, jobs)[1]) == (empty != "yes")
-    assert decide.drained(node, jobs) == drained
+    assert decide.is_drained(node, jobs) == drained
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_whole_gpu_is_its_device_file_by_its_minor_number_and_a_mig_device_has
 def test_a_cluster_may_have_names_of_its_own_and_none():
     gpus = gres.of_snapshot(snapshot(whole(0), one(1, (1, 0, "1g.10gb"))), MINORS, {H100: "h100", SLICE: ""})
     assert gres.value(gres.counts(gpus)) == "gpu:1,gpu:h100:1" and " Type=" not in gres.lines("n1", gpus)[1]
-    assert gres.planned(gpus, [row(0, {"1g.10gb": 7})], {H100: "h100", SLICE: ""}) == {"": 8}
+    assert gres.plan_counts(gpus, [row(0, {"1g.10gb": 7})], {H100: "h100", SLICE: ""}) == {"": 8}
     with pytest.raises(gres.GresError):
         gres.of_snapshot(snapshot(whole(0)), "", {H100: "a:b"})
 
@@ -124,11 +124,11 @@ def test_a_layout_says_what_stays_and_what_there_will_be():
     same = row(2, {"1g.10gb": 1}, before={"1g.10gb": 1})
     layout = [row(0, {"1g.10gb": 2, "3g.40gb": 1, "0c.1g.10gb": 1}), row(2, None, before={"1g.10gb": 1})]
     assert gres.counts(gres.staying(gpus, layout)) == {H100: 1}
-    assert gres.planned(gpus, layout) == {H100: 2, SLICE: 2, H100 + "_3g.40gb": 1}
+    assert gres.plan_counts(gpus, layout) == {H100: 2, SLICE: 2, H100 + "_3g.40gb": 1}
     assert (
         gres.counts(gres.staying(gpus, [same]))
-        == gres.planned(gpus, [same])
-        == gres.planned(gpus, [])
+        == gres.plan_counts(gpus, [same])
+        == gres.plan_counts(gpus, [])
         == {H100: 2, SLICE: 1}
     )
 
@@ -138,7 +138,7 @@ def test_a_layout_says_what_stays_and_what_there_will_be():
 )
 def test_a_layout_of_another_node_is_refused(bad):
     gpus = gres.of_snapshot(snapshot(whole(0)))
-    for ask in (gres.staying, gres.planned):
+    for ask in (gres.staying, gres.plan_counts):
         with pytest.raises(gres.GresError):
             ask(gpus, [bad])
 
@@ -291,13 +291,15 @@ def test_a_list_of_hosts_may_have_several_ranges():
 )
 def test_types_that_jobs_ask_for_stay(configured, counts, names):
     assert gres_config.names(configured, counts) == names
-    assert gres_config.renamed(counts, names) == {names.get(kind, kind): number for kind, number in counts.items()}
+    assert gres_config.rename_counts(counts, names) == {
+        names.get(kind, kind): number for kind, number in counts.items()
+    }
 
 
 def test_includes_are_read_as_slurm_reads_them():
     text = "Include a.conf\n  include /x/../y/b.conf # why\n#Include c.conf\nIncludes d\nNodeName=n1\n"
-    assert gres_config.included(text, "/etc/slurm") == ["/etc/slurm/a.conf", "/y/b.conf"]
-    assert gres_config.included("INCLUDE \\\n %c.conf", "/e", gres_config.cluster_of("clustername = hpc # x")) == [
+    assert gres_config.find_included(text, "/etc/slurm") == ["/etc/slurm/a.conf", "/y/b.conf"]
+    assert gres_config.find_included("INCLUDE \\\n %c.conf", "/e", gres_config.cluster_of("clustername = hpc # x")) == [
         "/e/hpc.conf"
     ]
 

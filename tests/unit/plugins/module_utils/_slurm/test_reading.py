@@ -66,7 +66,7 @@ STATES = [
 def test_states(word, base, flags, closed, work, reboots):
     state = states.parse(word)
     assert (state.base, sorted(state.flags)) == (base, flags.split())
-    assert (states.closed(state), states.work(state), states.rebooting(state)) == (closed, work, reboots)
+    assert (states.is_closed(state), states.work(state), states.rebooting(state)) == (closed, work, reboots)
     assert states.parse(states.text(state)) == state, "what is shown can be read again"
 
 

@@ -41,7 +41,7 @@ def states(document):
 def test_the_library_has_every_function_that_is_called(node):
     loaded = ctypes.CDLL(smokenode.library(node))
     assert [name for name in cuda.CALLS if not hasattr(loaded, name)] == []
-    assert cuda.Driver(smokenode.library(node)).simulated is True
+    assert cuda.Driver(smokenode.library(node)).is_simulated is True
 
 
 def test_a_drivers_own_library_has_these_functions_and_the_simulator_its_words(node):
@@ -92,7 +92,7 @@ def test_a_rate_is_taken_of_a_gpu_that_was_busy_before(monkeypatch):
     trial = tests.Trial(
         None, tests.LEVELS["t0"], lambda: (None, None), lambda work: runs.append(work) or 0.1, "device_copy"
     )
-    trial.timed("work", 1e9)
+    trial.measure_rate("work", 1e9)
     assert trial.result["samples"] == [10.0] * 5 and len(runs) == 3 + 5
 
 

@@ -50,7 +50,7 @@ class Direct:
 
 
 def made(given=None, days=20, **options):
-    asked = catalog.asked(dict({"url": "http://p", "days": days, "groups": GROUPS}, **options))
+    asked = catalog.read_request(dict({"url": "http://p", "days": days, "groups": GROUPS}, **options))
     found = client.history(Direct(given or standin.Fleet()), asked, Window(standin.END, days))
     return document.document(asked, found, "p", standin.TIME)
 
@@ -225,7 +225,9 @@ def test_the_page_is_one_file_that_loads_and_runs_nothing_of_others(given):
     # The one address is the name of SVG's vocabulary.
     assert set(re.findall(r"https?://[^\"'<> ]+", text)) <= {"http://www.w3.org/2000/svg"}
     assert not re.search(r"<[^>]*\s(on\w+|style|href|src)=", re.sub(r"&[a-z#0-9]+;", "", text))
-    policy = html.policy("\n".join(html.source(name) for name in ("style.css", "capacity.css")), html.source("page.js"))
+    policy = html.content_policy(
+        "\n".join(html.read_source(name) for name in ("style.css", "capacity.css")), html.read_source("page.js")
+    )
     assert policy.replace("'", "&#39;") in text and "Generated with" not in text
 
 

@@ -114,7 +114,7 @@ def doc(tmp_path_factory):
     (base / "prometheus.yml").write_text("{}\n", encoding="utf-8")
     try:
         with servers.prometheus(base / "prometheus.yml", base) as url:
-            asked = catalog.asked(dict(ASKED, url=url))
+            asked = catalog.read_request(dict(ASKED, url=url))
             found = client.history(client.Prometheus(url, 60), asked, Window(END, DAYS))
             yield document.document(asked, found, "p", "2026-11-01T00:00:00Z")
     finally:

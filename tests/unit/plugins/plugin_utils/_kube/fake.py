@@ -112,7 +112,7 @@ class FakeApi:
         self.count("list pods")
         return copy.deepcopy(self.there)
 
-    def allowed(self, attributes):
+    def is_allowed(self, attributes):
         self.count("review")
         return (attributes["verb"], attributes["resource"]) not in self.denied
 

@@ -126,7 +126,9 @@ def test_a_cluster_that_does_not_answer_any_more_is_told_with_what_was_done():
     )
 
 
-def away(api, since, until, names=("node", "pods", "patch_node", "evict", "allowed", "discover_eviction"), error=None):
+def away(
+    api, since, until, names=("node", "pods", "patch_node", "evict", "is_allowed", "discover_eviction"), error=None
+):
     """Have the requests fail from SINCE to UNTIL, in seconds after the beginning."""
 
     def wrapped(request):
@@ -226,7 +228,7 @@ def test_denial_of_an_admission_webhook_keeps_that_pod_alone(answer):
 @pytest.mark.parametrize("answer", [refusal(401), refusal(403, "cannot create resource"), refusal(400), refusal(422)])
 def test_refusal_that_is_no_pods_ends_the_drain(answer):
     api = cluster([pod("a", gpus=1)], {"a": [answer]}, [])
-    allowed = api.allowed
-    api.allowed = lambda attributes: allowed(attributes) and not api.evictions()
+    allowed = api.is_allowed
+    api.is_allowed = lambda attributes: allowed(attributes) and not api.evictions()
     found = drain(api)
     assert "msg" in found and found["blockers"] == [] and found["waited_s"] == 0

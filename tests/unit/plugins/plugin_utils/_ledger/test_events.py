@@ -24,7 +24,7 @@ def state_of(events, name="a"):
 
 def test_nothing_happened():
     view = reduce([])
-    assert view.run is None and view.nodes.everything() == []
+    assert view.run is None and view.nodes.list_all() == []
 
 
 def test_a_node_goes_its_way():
@@ -195,7 +195,7 @@ def test_what_was_done_to_a_node_is_not_forgotten_by_a_plan_that_finds_it_otherw
     """Its controller dies while it boots; the next plan does not reach it, and the one after that does."""
     story = changed("install", "reboot") + [plan_event("a", run="s", a={"state": found})]
     node = reduce(story).nodes.get("a")
-    assert state.unproven(node) and [step.name for step in node.steps] == ["install", "reboot"]
+    assert state.is_unproven(node) and [step.name for step in node.steps] == ["install", "reboot"]
     node = reduce(story + [plan_event("a", run="t", a={"orphaned": True})]).nodes.get("a")
     assert node.orphaned and node.state in state.NOT_SERVING + ("quarantined", "failed", "pending")
 

@@ -129,12 +129,12 @@ def test_the_ledger_names_the_process_that_holds_the_lock_and_decides_nothing(tm
         ):
             impatient.transact("r", lambda connection, repeated: done.append(1))
         with pytest.raises(store.StoreError, match="process %d has held" % process.pid):
-            impatient.read(lambda connection: done.append(2))
+            impatient.query(lambda connection: done.append(2))
     finally:
         until.set()
         process.join()
     assert not done
-    assert store.Store(url).read(lambda connection: "read") == "read"
+    assert store.Store(url).query(lambda connection: "read") == "read"
     store.Store(url).transact("r", lambda connection, repeated: done.append(3))
     assert done == [3], "a reader releases the lock"
 
@@ -146,5 +146,5 @@ def test_the_files_of_a_ledger_are_documented_and_the_lock_may_be_removed_while_
     assert sorted(os.listdir(tmp_path)) == ["ledger.sqlite", "ledger.sqlite.turn"]
     assert all("`%s`" % name in RUNBOOK.read_text(encoding="utf-8") for name in os.listdir(tmp_path))
     os.remove(str(tmp_path / "ledger.sqlite.turn"))
-    assert database.read(lambda connection: connection.execute(table.select()).scalars().all()) == ["r"]
+    assert database.query(lambda connection: connection.execute(table.select()).scalars().all()) == ["r"]
     assert sorted(os.listdir(tmp_path)) == ["ledger.sqlite", "ledger.sqlite.turn"], "it is created again"

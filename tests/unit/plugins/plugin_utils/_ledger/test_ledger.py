@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger as ledger_module
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import HEAD, Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
@@ -54,7 +54,7 @@ def test_what_was_written_is_there_for_the_next_one(ledger, tmp_path, url):
     ledger.transact(lambda transaction: plan(transaction, "a", "b"))
     ledger.transact(lambda transaction: go(transaction, "a"))
     other = Ledger(str(tmp_path), "r1", url)
-    assert [(node.name, node.state, node.position) for node in other.view().nodes.everything()] == [
+    assert [(node.name, node.state, node.position) for node in other.view().nodes.list_all()] == [
         ("a", "draining", 0),
         ("b", "pending", 1),
     ]
@@ -112,8 +112,8 @@ def test_the_rows_are_what_the_events_amount_to(ledger):
     )
     ledger.transact(lambda transaction: transaction.append("state", run="r", node="a", state="rolled_back"))
     view, replayed = ledger.view(), events.reduce(ledger.events())
-    assert [dataclasses.asdict(node) for node in view.nodes.everything()] == [
-        dataclasses.asdict(node) for node in replayed.nodes.everything()
+    assert [dataclasses.asdict(node) for node in view.nodes.list_all()] == [
+        dataclasses.asdict(node) for node in replayed.nodes.list_all()
     ]
     assert {key: getattr(view, key) for key in HEAD} == {key: getattr(replayed, key) for key in HEAD}
     assert (view.nodes.get("a").state, view.nodes.get("a").failure, view.policy["max_down"]) == (
@@ -222,7 +222,7 @@ def test_rollouts_of_one_ledger_are_apart(ledger, tmp_path, url):
     other.transact(lambda transaction: go(transaction, "a"))
     assert ledger.view().nodes.get("a").state == "pending"
     assert ledger.last_id() == "r2"
-    assert ledger.transact(lambda transaction: transaction.others.shared("r2", ["a", "c"])) == ["a"]
+    assert ledger.transact(lambda transaction: transaction.others.find_shared("r2", ["a", "c"])) == ["a"]
 
 
 def test_order_is_by_number_where_the_clock_was_set_back(ledger, tmp_path, url, monkeypatch):
@@ -295,11 +295,11 @@ READS = {
     "view": lambda ledger: ledger.view(),
     "events": lambda ledger: ledger.events(),
     "last event": lambda ledger: ledger.last_event(),
-    "planned": lambda ledger: ledger.planned("r"),
+    "planned": lambda ledger: ledger.load_plan_event("r"),
     "document": lambda ledger: ledger.load("a", "baseline"),
     "last rollout": lambda ledger: ledger.last_id(),
     "other rollouts": lambda ledger: ledger.elsewhere(["a"]),
-    "standing": lambda ledger: ledger_module.standing(ledger.store, "a"),
+    "standing": lambda ledger: ledger_module.find_states_of_node(ledger.store, "a"),
     "last document": lambda ledger: ledger_module.last_document(ledger.store, "a", "baseline"),
 }
 
@@ -488,15 +488,17 @@ def test_a_file_that_waiting_does_not_mend_is_told_at_once(tmp_path, text):
         raise sqlalchemy.exc.OperationalError("INSERT", {}, sqlite3.OperationalError(text))
 
     with pytest.raises(store.StoreError, match="cannot be used: %s" % text):
-        broken._patiently(attempt)
+        broken._call_patiently(attempt)
 
 
 def planned_again(ledger, probes, policy=None, run="s", **arguments):
     """Plan as rollout_plan does in its transaction."""
 
     def work(transaction):
-        made = planning.build("2.0", probes, policy or limits.complete({}, len(probes)), transaction.view, **arguments)
-        transaction.append("plan", run=run, **planning.event(made, "r1"))
+        made = planning.build_plan(
+            "2.0", probes, policy or limits.complete_policy({}, len(probes)), transaction.view, **arguments
+        )
+        transaction.append("plan", run=run, **planning.make_event(made, "r1"))
         return made
 
     return ledger.transact(work)
@@ -513,7 +515,7 @@ def test_two_that_were_lost_stop_the_next_run_too(ledger):
         )
     ledger.transact(lambda transaction: transaction.append("end", run="r"))
     found = [Probe("a", reachable=False), planning.Probe("b", reachable=False), planning.Probe("c", version="1.0")]
-    planned_again(ledger, found, limits.complete({"max_down": 4}, 3))
+    planned_again(ledger, found, limits.complete_policy({"max_down": 4}, 3))
     decision = ledger.look(lambda view: gate.decide(view, steps.DRAIN, "c"))
     assert decision.answer == "stop" and "the failure budget of 1 is spent by a, b" in decision.reason
 
@@ -530,13 +532,15 @@ def test_the_share_of_failures_counts_every_node_that_ever_went(ledger):
             )
         )
     found = [Probe(name, version="2.0" if "n01" < name < "n20" else "1.0") for name in names]
-    planned_again(ledger, found, limits.complete({"failure_budget": 9, "failure_percent": 10, "common_cause": 0}, 40))
+    planned_again(
+        ledger, found, limits.complete_policy({"failure_budget": 9, "failure_percent": 10, "common_cause": 0}, 40)
+    )
     view = ledger.view()
-    assert (view.went, view.attempted) == (0, 20)
+    assert (view.went, view.attempt_count) == (0, 20)
     assert gate.decide(view, steps.DRAIN, "n20").answer == "go"
     assert [event["event"] for event in ledger.events()].count("plan") == 2 and events.reduce(
         ledger.events()
-    ).attempted == 20
+    ).attempt_count == 20
 
 
 def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
@@ -552,8 +556,8 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
         )
     )
     found = [Probe(name, version="1.0") for name in "abcd"]
-    made = planned_again(ledger, found, limits.complete({"max_down": 1, "node_s": 30}, 4))
-    lines = "\n".join(plan_text.describe(made, "r1"))
+    made = planned_again(ledger, found, limits.complete_policy({"max_down": 1, "node_s": 30}, 4))
+    lines = "\n".join(plan_text.describe_plan(made, "r1"))
     assert "paused by kim: why" in lines and "rollout_verb=resume" in lines
     assert "max_down is 2, as set by set_budget, and not 1" in lines
     assert "set_budget had set node_s to 60 (it was 900); rollout_node_s is now given as 30" in lines
@@ -566,7 +570,7 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
         and "paused by kim" in gate.decide(view, steps.DRAIN, "a").reason
     )
     # The run that took over dies as well.
-    planned_again(ledger, found, limits.complete({"max_down": 1, "node_s": 30}, 4), run="t")
+    planned_again(ledger, found, limits.complete_policy({"max_down": 1, "node_s": 30}, 4), run="t")
     assert (ledger.view().paused, ledger.view().policy["max_down"], ledger.view().nodes.get("b").state) == (
         "kim: why",
         2,
@@ -604,7 +608,12 @@ def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(ledger):
     now = datetime.datetime.now(datetime.timezone.utc)
     ledger.transact(
         lambda transaction: transaction.append(
-            "grant", run="r", node="a", phase="drain", ticket="t", expires=timestamp(now + datetime.timedelta(hours=4))
+            "grant",
+            run="r",
+            node="a",
+            phase="drain",
+            ticket="t",
+            expires=format_time(now + datetime.timedelta(hours=4)),
         )
     )
 
@@ -628,7 +637,7 @@ def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(ledger):
 def test_the_tables_are_there_once_the_store_was_imported_and_are_the_same_for_every_ledger(tmp_path):
     """A task is done by a copy of the process that imported it."""
     asked = (
-        "import tests.unit.conftest\nfrom %s import store\nprint(store.tables.cache_info().currsize)"
+        "import tests.unit.conftest\nfrom %s import store\nprint(store.define_tables.cache_info().currsize)"
         % store.__name__.rpartition(".")[0]
     )
     found = subprocess.run([sys.executable, "-c", asked], cwd=str(ROOT), stdout=subprocess.PIPE, text=True, check=True)

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, members, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER
 
@@ -38,7 +38,7 @@ def ledger(tmp_path, url):
 
 def hand_over(ledger, run="run1", names=NAMES):
     def work(transaction):
-        owner.claim(transaction, "r1", run, names, me(), now=NOW)
+        owner.claim_rollout(transaction, "r1", run, names, me(), now=NOW)
         transaction.append(
             "plan",
             run=run,
@@ -46,16 +46,16 @@ def hand_over(ledger, run="run1", names=NAMES):
             target="2",
             order=list(names),
             nodes={name: {"state": "pending", "from": "1", "to": "2"} for name in names},
-            policy=limits.complete({"max_down": 4}, 4),
+            policy=limits.complete_policy({"max_down": 4}, 4),
             sha256="f",
         )
-        transaction.hold(members.unowned(run, NOW))
+        transaction.hold(members.make_shared_record(run, NOW))
 
     ledger.transact(work)
 
 
 def me():
-    return owner.identify(os.getpid())
+    return owner.identify_process(os.getpid())
 
 
 def unseen(host):
@@ -65,11 +65,11 @@ def unseen(host):
 
 def join(ledger, who, names, now=NOW, break_lock=False):
     member = "m-" + who["host"]
-    return ledger.transact(lambda transaction: members.join(transaction, member, names, who, now, break_lock))
+    return ledger.transact(lambda transaction: members.add_member(transaction, member, names, who, now, break_lock))
 
 
 def require(ledger, who, now=NOW):
-    return ledger.transact(lambda transaction: members.require(transaction, "r1", who, now))
+    return ledger.transact(lambda transaction: members.require_membership(transaction, "r1", who, now))
 
 
 def go(transaction, name, phase="drain"):
@@ -86,7 +86,7 @@ def test_a_plan_for_several_belongs_to_none_of_them_until_they_join(ledger):
     join(ledger, A, ["a1", "a2"])
     join(ledger, B, ["b1", "b2"])
     assert (require(ledger, A), require(ledger, B)) == ("run1", "run1")
-    hosts = ledger.rehearse(lambda transaction: [members.hosts(transaction, who) for who in (A, B, unseen("c"))])
+    hosts = ledger.rehearse(lambda transaction: [members.find_hosts(transaction, who) for who in (A, B, unseen("c"))])
     assert hosts == [{"a1", "a2"}, {"b1", "b2"}, frozenset()]
 
 
@@ -138,21 +138,21 @@ def test_a_process_that_is_visibly_gone_is_taken_over_at_once_and_a_visible_one_
     with pytest.raises(owner.OwnerError, match="b1 is in rollout r1 already"):
         join(ledger, A, ["b1"], later(100000))
     with subprocess.Popen(["sleep", "60"]) as process:
-        identity = owner.identify(process.pid)
-        ledger.transact(lambda transaction: members.join(transaction, "m-gone", ["a1"], identity, NOW))
+        identity = owner.identify_process(process.pid)
+        ledger.transact(lambda transaction: members.add_member(transaction, "m-gone", ["a1"], identity, NOW))
         process.kill()
-    assert ledger.rehearse(lambda transaction: len(members.living(transaction, later(1)))) == 1
+    assert ledger.rehearse(lambda transaction: len(members.find_living(transaction, later(1)))) == 1
     join(ledger, A, ["a1"], later(1))
 
 
 def test_the_part_of_a_member_ends_with_its_playbook(ledger):
     join(ledger, A, ["a1"])
-    ledger.transact(lambda transaction: members.release(transaction, A, later(5)))
+    ledger.transact(lambda transaction: members.release_part(transaction, A, later(5)))
     with pytest.raises(owner.OwnerError, match="no longer a member"):
         require(ledger, A, later(6))
     join(ledger, B, ["a1"], later(6))
     assert [member.ended for member in ledger.rehearse(lambda transaction: transaction.members())] == [
-        timestamp(later(5)),
+        format_time(later(5)),
         None,
     ]
 
@@ -165,10 +165,10 @@ def test_nodes_of_another_member_are_never_lost_and_keep_their_place_in_the_orde
     def seen(who, play, now):
         def ask(transaction):
             transaction.clock = lambda: now
-            mine = members.hosts(transaction, who)
+            mine = members.find_hosts(transaction, who)
             return (
-                sorted(node.name for node in gate.vanished(transaction.view, play, mine)),
-                members.present(transaction, who, play),
+                sorted(node.name for node in gate.find_vanished(transaction.view, play, mine)),
+                members.find_present_hosts(transaction, who, play),
             )
 
         return ledger.rehearse(ask)
@@ -176,7 +176,7 @@ def test_nodes_of_another_member_are_never_lost_and_keep_their_place_in_the_orde
     assert seen(A, ["a1"], NOW) == (["a2"], {"a1", "b1", "b2"})
     assert seen(B, ["b2"], NOW) == (["b1"], {"a1", "a2", "b2"})
     assert seen(B, ["b2"], later(members.LEASE_S)) == (["b1"], {"b2"}), "a dead one has no place"
-    assert ledger.rehearse(lambda transaction: members.present(transaction, A, None)) is None
+    assert ledger.rehearse(lambda transaction: members.find_present_hosts(transaction, A, None)) is None
 
 
 def test_a_host_that_left_the_play_of_another_member_keeps_no_place(ledger):
@@ -189,7 +189,7 @@ def test_a_host_that_left_the_play_of_another_member_keeps_no_place(ledger):
     def present():
         def ask(transaction):
             transaction.clock = lambda: NOW
-            return members.present(transaction, B, ["b1"])
+            return members.find_present_hosts(transaction, B, ["b1"])
 
         return ledger.rehearse(ask)
 
@@ -217,24 +217,24 @@ def test_a_node_in_flight_of_a_dead_member_is_taken_up_with_its_steps_and_place(
     node = view.nodes.get("a1")
     assert (node.state, node.orphaned, node.position, node.went, node.ticket) == ("down", True, 0, 1, None)
     assert [(step.name, step.status) for step in node.steps] == [("evidence", "ok"), ("install", "interrupted")]
-    assert events.reduce(ledger.events()).nodes.everything() == view.nodes.everything(), "the events amount to it"
+    assert events.reduce(ledger.events()).nodes.list_all() == view.nodes.list_all(), "the events amount to it"
     ledger.transact(lambda transaction: go(transaction, "a1"))
     again = ledger.view()
-    assert (again.nodes.get("a1").orphaned, again.nodes.get("a1").attempt, again.attempted) == (False, 2, 1)
+    assert (again.nodes.get("a1").orphaned, again.nodes.get("a1").attempt, again.attempt_count) == (False, 2, 1)
 
 
 @pytest.mark.parametrize(("given", "approved"), [(True, "f"), (False, "")])
 def test_who_joins_with_the_digest_of_the_plan_approves_it(given, approved):
     view = state.Rollout(run="r", sha256="f", policy={"approved": ""})
-    events.apply(view, {"event": "join", "run": "r", "time": "t", "nodes": {}, "approved": given})
+    events.apply_event(view, {"event": "join", "run": "r", "time": "t", "nodes": {}, "approved": given})
     assert view.policy["approved"] == approved
 
 
 def test_a_new_plan_is_refused_while_members_live_and_fences_those_of_the_old_one(ledger):
     join(ledger, A, ["a1"], datetime.datetime.now(datetime.timezone.utc))
     with pytest.raises(owner.OwnerError, match="is being run by process"):
-        ledger.transact(lambda transaction: owner.claim(transaction, "r1", "run2", NAMES, me()))
-    ledger.transact(lambda transaction: members.release(transaction, A))
+        ledger.transact(lambda transaction: owner.claim_rollout(transaction, "r1", "run2", NAMES, me()))
+    ledger.transact(lambda transaction: members.release_part(transaction, A))
     hand_over(ledger, "run2")
     with pytest.raises(owner.OwnerError, match="no member of rollout r1: the plan was made again"):
         require(ledger, A)
@@ -244,20 +244,20 @@ def test_another_rollout_with_a_node_of_a_living_member_is_refused(ledger, tmp_p
     other = Ledger(str(tmp_path), "r2", url)
 
     def claim():
-        other.transact(lambda transaction: owner.claim(transaction, "r2", "x", ["b1"], me()))
+        other.transact(lambda transaction: owner.claim_rollout(transaction, "r2", "x", ["b1"], me()))
 
     join(ledger, A, ["a1"], datetime.datetime.now(datetime.timezone.utc))
     with pytest.raises(owner.OwnerError, match="Rollout r1 is being run by process .* shares b1"):
         claim()
-    ledger.transact(lambda transaction: members.release(transaction, A))
+    ledger.transact(lambda transaction: members.release_part(transaction, A))
     claim()
 
 
 def test_a_ledger_without_members_has_none_and_its_owner_is_alone(tmp_path, url):
     ledger = Ledger(str(tmp_path), "r1", url)
-    ledger.transact(lambda transaction: owner.claim(transaction, "r1", "run1", ["a"], me()))
-    assert ledger.rehearse(lambda transaction: members.hosts(transaction, me())) is None
-    assert ledger.rehearse(lambda transaction: members.present(transaction, me(), ["a"])) == ["a"]
+    ledger.transact(lambda transaction: owner.claim_rollout(transaction, "r1", "run1", ["a"], me()))
+    assert ledger.rehearse(lambda transaction: members.find_hosts(transaction, me())) is None
+    assert ledger.rehearse(lambda transaction: members.find_present_hosts(transaction, me(), ["a"])) == ["a"]
     found, holders, lines = ledger.controllers()
     assert holders == [found] and lines == []
 

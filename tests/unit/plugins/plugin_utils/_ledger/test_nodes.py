@@ -44,17 +44,19 @@ def test_the_stored_nodes_answer_as_those_in_memory_do(ledger):
                         memory.waiting_before(before, present, barred)
                     )
         for states in (("done",), state.IN_FLIGHT, state.FAILED, ("pending", "skipped")):
-            assert [node.name for node in stored.having(*states)] == [node.name for node in memory.having(*states)]
-        assert [node.name for node in stored.everything()] == [node.name for node in memory.everything()]
+            assert [node.name for node in stored.with_state(*states)] == [
+                node.name for node in memory.with_state(*states)
+            ]
+        assert [node.name for node in stored.list_all()] == [node.name for node in memory.list_all()]
         assert [stored.get(name).state for name in names] == [memory.get(name).state for name in names]
-        assert stored.get("stranger") is None and stored.orphaned() == [] and stored.canaries() == []
+        assert stored.get("stranger") is None and stored.find_orphaned() == [] and stored.canaries() == []
 
     events = ledger.events()
     ledger.events = lambda: events  # SQLite allows no other reader while the transaction is open
     ledger.transact(compare)
 
 
-@pytest.mark.parametrize("what", ["canaries", "having"])
+@pytest.mark.parametrize("what", ["canaries", "with_state"])
 def test_a_question_about_few_nodes_uses_an_index(ledger, what):
     """By the plan of SQLite, which has no statistics here."""
     if not ledger.store.sqlite:
@@ -65,7 +67,7 @@ def test_a_question_about_few_nodes_uses_an_index(ledger, what):
 
     def work(view):
         found.clear()
-        view.nodes.canaries() if what == "canaries" else view.nodes.having("down")
+        view.nodes.canaries() if what == "canaries" else view.nodes.with_state("down")
 
     ledger.look(work)
     index = "gpufleet_node_canary" if what == "canaries" else "gpufleet_node_place (rollout_id=? AND state=?"
@@ -86,10 +88,10 @@ def test_orphaned_nodes_are_found_in_the_database(ledger):
             sha256="f" * 64,
             order=["a", "b"],
             nodes={"a": {"state": "pending", "orphaned": True}, "b": {"state": "pending"}},
-            policy=limits.complete({}, 10),
+            policy=limits.complete_policy({}, 10),
         )
     )
-    assert ledger.look(lambda view: [node.name for node in view.nodes.orphaned()]) == ["a"]
+    assert ledger.look(lambda view: [node.name for node in view.nodes.find_orphaned()]) == ["a"]
 
 
 @pytest.mark.parametrize("batch", [1, 3, 8, 100])
@@ -139,7 +141,7 @@ def test_what_a_turn_of_the_gate_reads_does_not_grow_with_those_that_wait(
     """
     monkeypatch.setattr(stored_nodes, "BATCH", 10)
     nodes = {name: {"state": "pending", "from": "1.0", "to": "2.0", "domains": places[name]} for name in NAMES}
-    complete = limits.complete(policy, len(NAMES))
+    complete = limits.complete_policy(policy, len(NAMES))
     event = {
         "run": "r",
         "rollout_id": "r1",
@@ -151,9 +153,9 @@ def test_what_a_turn_of_the_gate_reads_does_not_grow_with_those_that_wait(
     }
     ledger.transact(lambda transaction: transaction.append("plan", **event))
     ledger.transact(lambda transaction: [go(transaction, NAMES[0], phase) for phase in ("drain", "down")])
-    batches, one, rows, asked = stored_nodes.StoredNodes._waiting, stored_nodes.StoredNodes.get, [], []
+    batches, one, rows, asked = stored_nodes.StoredNodes._load_waiting, stored_nodes.StoredNodes.get, [], []
     monkeypatch.setattr(
-        stored_nodes.StoredNodes, "_waiting", lambda self, *given: rows.append(batches(self, *given)) or rows[-1]
+        stored_nodes.StoredNodes, "_load_waiting", lambda self, *given: rows.append(batches(self, *given)) or rows[-1]
     )
     monkeypatch.setattr(stored_nodes.StoredNodes, "get", lambda self, name: asked.append(name) or one(self, name))
     decision = ledger.look(lambda view: gate.decide(view, steps.DRAIN, NAMES[350], present))

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import proc_tasks
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger import beside
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import wait_for
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cores
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
-HERE = owner.place()
+HERE = owner.identify_process_table()
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 BOOTED = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.timezone.utc)
 LONG_AGO = NOW - datetime.timedelta(hours=3)
@@ -37,12 +37,12 @@ def ledger(tmp_path, url):
 def other():
     """Another live process, and its identity."""
     with subprocess.Popen(["sleep", "60"]) as process:
-        yield process, owner.identify(process.pid)
+        yield process, owner.identify_process(process.pid)
         process.kill()
 
 
 def me():
-    return owner.identify(os.getpid())
+    return owner.identify_process(os.getpid())
 
 
 def unseen():
@@ -59,7 +59,7 @@ def ended(other):
 
 def claim(ledger, run, names, who, break_lock=False, now=NOW):
     def work(transaction):
-        owner.claim(transaction, ledger.rollout_id, run, names, who, break_lock, now=now)
+        owner.claim_rollout(transaction, ledger.rollout_id, run, names, who, break_lock, now=now)
         nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
         transaction.append(
             "plan",
@@ -68,7 +68,7 @@ def claim(ledger, run, names, who, break_lock=False, now=NOW):
             target="2",
             order=list(names),
             nodes=nodes,
-            policy=limits.complete({}, 1),
+            policy=limits.complete_policy({}, 1),
             sha256="f",
         )
 
@@ -76,16 +76,16 @@ def claim(ledger, run, names, who, break_lock=False, now=NOW):
 
 
 def require(ledger, who, now=NOW):
-    return ledger.transact(lambda transaction: owner.require(transaction, ledger.rollout_id, who, now))
+    return ledger.transact(lambda transaction: owner.require_owner(transaction, ledger.rollout_id, who, now))
 
 
 def test_this_process_lives():
-    assert owner.liveness(me()) == "alive"
+    assert owner.judge_liveness(me()) == "alive"
 
 
 def test_an_ended_process_is_dead(other):
-    assert owner.liveness(other[1]) == "alive"
-    assert owner.liveness(ended(other)) == "dead"
+    assert owner.judge_liveness(other[1]) == "alive"
+    assert owner.judge_liveness(ended(other)) == "dead"
 
 
 def test_a_zombie_is_dead():
@@ -98,7 +98,7 @@ def test_a_zombie_is_dead():
         assert proc_tasks.read_start(process.pid) is None
     finally:
         process.wait()
-    assert owner.liveness(identity) == "dead"
+    assert owner.judge_liveness(identity) == "dead"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_zombie_is_dead():
     ],
 )
 def test_liveness(change, expected):
-    assert owner.liveness(dict(me(), **change)) == expected
+    assert owner.judge_liveness(dict(me(), **change)) == expected
 
 
 FULL = {"host": "h", "boot_id": "b", "pid_namespace": "n"}
@@ -154,11 +154,11 @@ def test_a_process_whose_status_is_hidden_is_neither_gone_nor_known(tmp_path):
 def test_without_a_process_table_a_living_controller_is_refused_until_it_was_silent_and_an_operator_confirms(
     other, tmp_path
 ):
-    record = {"owner": other[1], "time": timestamp(LONG_AGO), "heartbeat": timestamp(LONG_AGO)}
-    assert "rollout_break_lock=true" in owner.refusal("x", record, [], True, NOW, proc=str(tmp_path))
-    assert owner.refusal("x", record, [], True, NOW, break_lock=True, proc=str(tmp_path)) == ""
-    fresh = dict(record, heartbeat=timestamp(NOW - datetime.timedelta(seconds=5)))
-    assert "try again in 115 s" in owner.refusal("x", fresh, [], True, NOW, break_lock=True, proc=str(tmp_path))
+    record = {"owner": other[1], "time": format_time(LONG_AGO), "heartbeat": format_time(LONG_AGO)}
+    assert "rollout_break_lock=true" in owner.explain_refusal("x", record, [], True, NOW, proc=str(tmp_path))
+    assert owner.explain_refusal("x", record, [], True, NOW, break_lock=True, proc=str(tmp_path)) == ""
+    fresh = dict(record, heartbeat=format_time(NOW - datetime.timedelta(seconds=5)))
+    assert "try again in 115 s" in owner.explain_refusal("x", fresh, [], True, NOW, break_lock=True, proc=str(tmp_path))
 
 
 def test_a_controller_without_a_complete_identity_is_never_recognized_as_the_owner(ledger):
@@ -172,7 +172,7 @@ def test_a_controller_without_a_complete_identity_is_never_recognized_as_the_own
 
 
 def test_an_owner_that_was_recorded_as_process_1_does_not_hold_a_rollout_for_ever(ledger):
-    claim(ledger, "run1", ["a"], owner.identify(1), now=LONG_AGO)
+    claim(ledger, "run1", ["a"], owner.identify_process(1), now=LONG_AGO)
     with pytest.raises(owner.OwnerError, match="rollout_break_lock=true"):
         claim(ledger, "run2", ["a"], me())
     claim(ledger, "run2", ["a"], me(), break_lock=True)
@@ -205,17 +205,17 @@ def machine(tmp_path):
 def test_a_machine_of_the_same_name_with_another_boot_is_only_dead_when_it_was_silent_since_before_this_boot(
     machine, heard, after, change, expected
 ):
-    them = dict(owner.place(str(machine)), boot_id="other", pid=1, started=1, **change)
-    said = None if heard is None else timestamp(BOOTED + datetime.timedelta(seconds=heard))
+    them = dict(owner.identify_process_table(str(machine)), boot_id="other", pid=1, started=1, **change)
+    said = None if heard is None else format_time(BOOTED + datetime.timedelta(seconds=heard))
     now = BOOTED + datetime.timedelta(seconds=after)
     (machine / "uptime").write_text("%d.00 7.50\n" % after)
-    assert owner.liveness(them, str(machine), said, now) == expected
+    assert owner.judge_liveness(them, str(machine), said, now) == expected
     if said:
         record = {"owner": them, "time": said, "heartbeat": said}
-        assert bool(owner.refusal("x", record, [], True, now, proc=str(machine))) == (expected != "dead")
+        assert bool(owner.explain_refusal("x", record, [], True, now, proc=str(machine))) == (expected != "dead")
     if expected == "dead":
         (machine / "uptime").write_text("\n")
-        assert owner.liveness(them, str(machine), said, now) == "unknown", (
+        assert owner.judge_liveness(them, str(machine), said, now) == "unknown", (
             "it cannot be told when this machine was booted"
         )
 
@@ -302,13 +302,13 @@ def test_controller_whose_clock_was_set_back_writes_its_heartbeat_at_once(ledger
 
 def test_a_run_that_ended_blocks_no_other(ledger):
     claim(ledger, "run1", ["a"], unseen())
-    ledger.transact(lambda transaction: owner.release(transaction, unseen()))
+    ledger.transact(lambda transaction: owner.release_rollout(transaction, unseen()))
     claim(ledger, "run2", ["a"], me())
 
 
 def test_release_is_only_for_the_owner(ledger):
     claim(ledger, "run1", ["a"], me())
-    ledger.transact(lambda transaction: owner.release(transaction, dict(me(), pid=1)))
+    ledger.transact(lambda transaction: owner.release_rollout(transaction, dict(me(), pid=1)))
     assert "ended" not in ledger.owner()
 
 
@@ -321,12 +321,12 @@ def _begin(directory, url, rollout_id, names, barrier, answers):
     ledger = Ledger(str(directory), rollout_id, url)
 
     def work(transaction):
-        owner.claim(transaction, rollout_id, "run-" + rollout_id, names, owner.identify(os.getpid()))
+        owner.claim_rollout(transaction, rollout_id, "run-" + rollout_id, names, owner.identify_process(os.getpid()))
         # As long as a plan of many nodes takes: until the other one waits for it, or is here as well.
         (directory / ("here-" + rollout_id)).touch()
         wait_for(lambda: len(list(directory.glob("here-*"))) == 2 or beside.waits(ledger))
         nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
-        fields = {"target": "2", "order": names, "nodes": nodes, "policy": limits.complete({}, 1), "sha256": "f"}
+        fields = {"target": "2", "order": names, "nodes": nodes, "policy": limits.complete_policy({}, 1), "sha256": "f"}
         transaction.append("plan", run="run-" + rollout_id, rollout_id=rollout_id, **fields)
 
     barrier.wait()

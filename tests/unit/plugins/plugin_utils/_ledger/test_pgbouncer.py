@@ -72,7 +72,7 @@ def url(postgresql, tmp_path_factory):
 
 def controller(number):
     """A controller that cannot be seen from here."""
-    return dict(owner.identify(os.getpid()), host="c%d" % number, boot_id=str(number), pid_namespace="pid:[1]")
+    return dict(owner.identify_process(os.getpid()), host="c%d" % number, boot_id=str(number), pid_namespace="pid:[1]")
 
 
 def plan(transaction):
@@ -83,27 +83,27 @@ def plan(transaction):
         target="2",
         order=NAMES,
         nodes={name: {"state": "pending", "from": "1", "to": "2"} for name in NAMES},
-        policy=limits.complete({"max_down": 3}, len(NAMES)),
+        policy=limits.complete_policy({"max_down": 3}, len(NAMES)),
         sha256="f",
     )
     transaction.name_ledger()
-    transaction.hold(members.unowned("run", transaction.clock()))
+    transaction.hold(members.make_shared_record("run", transaction.clock()))
 
 
 def work_through(place, url, number):
     """Take the nodes of one controller through the rollout; the most nodes that were down when one went down."""
     ledger, me, most = Ledger(place, "r1", url), controller(number), 0
     mine = NAMES[number::MEMBERS]
-    ledger.transact(lambda transaction: members.join(transaction, "m%d" % number, mine, me, transaction.clock()))
+    ledger.transact(lambda transaction: members.add_member(transaction, "m%d" % number, mine, me, transaction.clock()))
     for name in mine:
         for phase in (steps.DRAIN, steps.DOWN):
 
             def ask(transaction, name=name, phase=phase):
-                members.require(transaction, "r1", me)
+                members.require_membership(transaction, "r1", me)
                 decision = gate.decide(transaction.view, phase, name)
                 if decision.answer == "go":
                     transaction.append("grant", run="run", node=name, phase=phase, ticket="t" + phase, expires=LATER)
-                return decision.answer, len(transaction.view.nodes.having(*state.NOT_SERVING))
+                return decision.answer, len(transaction.view.nodes.with_state(*state.NOT_SERVING))
 
             until = time.monotonic() + 300
             answer, down = ledger.transact(ask)

@@ -35,7 +35,7 @@ def plan(place, url, rollout_id, names, pool="site_a", racks=None, **policy):
                 name: {"state": "pending", "from": "1", "to": "2", "domains": {"rack": rack} if rack else {}}
                 for name, rack in zip(names, racks or [""] * len(names))
             },
-            policy=limits.complete(dict(policy, pool=pool), len(names)),
+            policy=limits.complete_policy(dict(policy, pool=pool), len(names)),
             sha256="f",
         )
 
@@ -156,4 +156,4 @@ def test_nothing_is_read_for_a_rollout_without_a_pool():
 @pytest.mark.parametrize("name", ["a b", "-a", "a" * 101, 7, "a/b"])
 def test_a_name_that_is_none_is_refused(name):
     with pytest.raises(options.OptionError, match="rollout_pool"):
-        limits.complete({"pool": name}, 1)
+        limits.complete_policy({"pool": name}, 1)

@@ -47,10 +47,10 @@ def granted(postgresql, tmp_path):
 
 def test_the_rights_are_enough_and_no_password_is_kept(granted):
     connection, ledger = granted
-    me = owner.identify(os.getpid())
+    me = owner.identify_process(os.getpid())
 
     def plan(transaction):
-        owner.claim(transaction, "r1", "run1", ["a1"], me)
+        owner.claim_rollout(transaction, "r1", "run1", ["a1"], me)
         transaction.append(
             "plan",
             run="run1",
@@ -58,10 +58,10 @@ def test_the_rights_are_enough_and_no_password_is_kept(granted):
             target="2",
             order=["a1"],
             nodes={"a1": {"state": "pending", "from": "1", "to": "2"}},
-            policy=limits.complete({"max_down": 1}, 1),
+            policy=limits.complete_policy({"max_down": 1}, 1),
             sha256="f",
         )
-        transaction.hold(members.unowned("run1", transaction.clock()))
+        transaction.hold(members.make_shared_record("run1", transaction.clock()))
 
     ledger.transact(plan)
     ledger.transact(lambda transaction: transaction.append("state", run="run1", node="a1", state="done", reason=""))
@@ -84,7 +84,7 @@ def test_the_rights_are_enough_and_no_password_is_kept(granted):
 def test_they_permit_no_other_tables(granted, statement):
     dummy, ledger = granted
     with pytest.raises(store.StoreError, match="cannot be used"):
-        ledger.store.read(lambda connection: connection.exec_driver_sql(statement))
+        ledger.store.query(lambda connection: connection.exec_driver_sql(statement))
 
 
 def test_the_page_names_every_table(granted):

@@ -56,8 +56,8 @@ def test_verdict(states, expected):
     view = reduce([plan_event(*names)])
     for name, value in zip(names, states):
         view.nodes.get(name).state = value
-    assert state.verdict(view, ended=True) == expected
-    assert state.verdict(view, ended=False) == "running"
+    assert state.judge_rollout(view, ended=True) == expected
+    assert state.judge_rollout(view, ended=False) == "running"
     assert state.nothing_left(view) is (set(states) <= set(state.ENDED))
 
 
@@ -75,12 +75,12 @@ def test_verdict(states, expected):
     ],
 )
 def test_what_was_changed_is_unproven_until_it_passed(steps, ended, expected):
-    assert state.unproven(reduce(changed(*steps, ended=ended)).nodes.get("a")) is expected
+    assert state.is_unproven(reduce(changed(*steps, ended=ended)).nodes.get("a")) is expected
 
 
 def test_a_node_that_was_put_back_stays_proven_when_it_is_tried_again_until_it_is_changed_again():
     story = changed("install", "rollback_validate", ended="rolled_back") + [control("retry", 31, node="a")]
-    assert not state.unproven(reduce(story).nodes.get("a"))
+    assert not state.is_unproven(reduce(story).nodes.get("a"))
     assert reduce(story + [plan_event("a", run="s")]).nodes.get("a").steps == []
     story += [grant("a", second=32), grant("a", "down", 33), event("step", "a", 34, step="install")]
-    assert state.unproven(reduce(story).nodes.get("a"))
+    assert state.is_unproven(reduce(story).nodes.get("a"))

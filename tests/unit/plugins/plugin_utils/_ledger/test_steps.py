@@ -10,7 +10,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps i
     PUT_BACK,
     SERVING,
     STOPPED,
-    reached,
+    find_resume_step,
 )
 
 
@@ -33,4 +33,4 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps i
     ],
 )
 def test_how_far_a_dead_controller_came(steps, expected):
-    assert reached(steps) == expected
+    assert find_resume_step(steps) == expected

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import datetime
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 
 
 def test_times_of_the_ledger_compare_as_texts():
     first = datetime.datetime(2026, 1, 1, 9, 59, 59, 999000, tzinfo=datetime.timezone.utc)
     moments = [first + datetime.timedelta(milliseconds=number) for number in (0, 1, 1001, 86400000)]
-    assert sorted(timestamp(moment) for moment in moments) == [timestamp(moment) for moment in moments]
+    assert sorted(format_time(moment) for moment in moments) == [format_time(moment) for moment in moments]

@@ -27,7 +27,7 @@ def plan(transaction, *names, run="r", racks=1, **states):
         target="2.0",
         order=order,
         nodes=nodes,
-        policy=limits.complete({}, 3),
+        policy=limits.complete_policy({}, 3),
         sha256="f",
     )
 

@@ -263,7 +263,7 @@ class TestPage:
             (style,), (script,) = page.all("style"), page.all("script")
             assert "url(" not in style["text"] and "@import" not in style["text"]
             assert not re.search(r"https?:|//\w", re.sub(r"(?m)^// .*$", "", script["text"]))
-            assert script["text"] == pages.source("page.js") and style["text"] == pages.source("style.css")
+            assert script["text"] == pages.read_source("page.js") and style["text"] == pages.read_source("style.css")
 
     def test_its_policy_forbids_all_but_its_own_style_and_script(self):
         page = Page(precheck_page.render_page(document()))
@@ -274,7 +274,7 @@ class TestPage:
         ]
         assert policy.startswith("default-src 'none'; ")
         for tag in ("style", "script"):
-            assert "%s-src '%s'" % (tag, pages.digest(page.all(tag)[0]["text"])) in policy
+            assert "%s-src '%s'" % (tag, pages.digest_source(page.all(tag)[0]["text"])) in policy
         assert "unsafe" not in policy
         position = [one["attributes"].get("http-equiv") or one["tag"] for one in page.elements]
         assert position.index("Content-Security-Policy") < position.index("style"), "it holds from where it stands"
@@ -302,7 +302,7 @@ class TestPage:
 
     def test_a_template_that_misses_a_value_is_an_error(self):
         with pytest.raises(Exception, match="undefined"):
-            pages.render("precheck.html.j2", {})
+            pages.render_page("precheck.html.j2", {})
 
     def test_a_great_fleet_is_a_small_page_with_its_details_closed(self):
         given = {"n%03d" % number: samples.healthy("n%03d" % number) for number in range(300)}
@@ -435,7 +435,7 @@ class TestMarkdown:
     )
     def test_nothing_is_markup(self, value):
         escaped = formats.escape_markdown(value)
-        assert re.sub(r"\\([\\`*_{}\[\]<>#|~!&])", r"\1", escaped) == text.line(value)
+        assert re.sub(r"\\([\\`*_{}\[\]<>#|~!&])", r"\1", escaped) == text.one_line(value)
         assert not re.search(r"(?<!\\)[`*_{}\[\]<>#|~!&]", escaped)
         assert "\n" not in escaped and "\x1b" not in escaped
 
@@ -533,6 +533,6 @@ class TestFiles:
     ],
 )
 def test_values_are_shown_as_people_read_them(value, expected):
-    shown = text.shown(value)
+    shown = text.format_value(value)
     assert len(shown) <= text.SHOWN_LIMIT
     assert expected is None or shown == expected

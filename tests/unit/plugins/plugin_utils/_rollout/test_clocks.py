@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import (
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, webhook
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
@@ -77,7 +77,7 @@ def set_clock(monkeypatch):
 
 def plan(ledger, **policy):
     def work(transaction):
-        owner.claim(transaction, "r1", "run", ["a", "b"], owner.identify(os.getpid()))
+        owner.claim_rollout(transaction, "r1", "run", ["a", "b"], owner.identify_process(os.getpid()))
         transaction.append(
             "plan",
             run="run",
@@ -85,7 +85,7 @@ def plan(ledger, **policy):
             target="2",
             order=["a", "b"],
             nodes={name: {"state": "pending", "from": "1", "to": "2"} for name in "ab"},
-            policy=dict(limits.complete(dict({"max_down": 1, "node_s": 60}, **policy), 2), approved=None),
+            policy=dict(limits.complete_policy(dict({"max_down": 1, "node_s": 60}, **policy), 2), approved=None),
             sha256="f",
         )
 
@@ -150,7 +150,9 @@ def test_a_ticket_lasts_for_the_same_time_wherever_it_is_used(ledger, set_clock,
     set_clock(granted)
     assert ask(ledger, steps.DRAIN) == "go"
     ticket = ledger.view().nodes.get("a").ticket
-    assert is_now(ticket.granted) and is_now(timestamp(Real.fromisoformat(ticket.expires[:-1] + "+00:00") - 2 * MINUTE))
+    assert is_now(ticket.granted) and is_now(
+        format_time(Real.fromisoformat(ticket.expires[:-1] + "+00:00") - 2 * MINUTE)
+    )
     set_clock(used)
     begun = act(rollout_step, ledger, name="drain")
     assert not begun.get("failed"), begun.get("msg")
@@ -166,7 +168,7 @@ def test_a_ticket_has_expired_for_all_at_the_same_time(ledger, set_clock, minute
     plan(ledger)
     ledger.transact(
         lambda transaction: transaction.append(
-            "grant", run="run", node="a", phase="drain", ticket="t", expires=timestamp(Real.now(UTC) + left * MINUTE)
+            "grant", run="run", node="a", phase="drain", ticket="t", expires=format_time(Real.now(UTC) + left * MINUTE)
         )
     )
     set_clock(minutes)
@@ -188,9 +190,9 @@ def test_events_documents_and_the_report_have_the_times_of_one_clock(ledger, set
     times = [event["time"] for event in ledger.events()]
     assert times == sorted(times) and len(times) == 5 and all(is_now(text) for text in times)
     table = ledger.store.table["document"]
-    saved = ledger.store.read(lambda connection: connection.execute(sa.select(table.c.time)).scalars().all())
+    saved = ledger.store.query(lambda connection: connection.execute(sa.select(table.c.time)).scalars().all())
     assert saved and all(is_now(text) for text in saved)
-    doc = publish.gather(ledger)[0]
+    doc = publish.gather_document(ledger)[0]
     assert is_now(doc["time"]) and doc["time"] >= times[-1]
 
 
@@ -208,28 +210,30 @@ def test_one_task_at_a_time_has_the_lease_of_the_webhook(ledger, set_clock, firs
 
 
 def unseen(host):
-    return dict(owner.identify(os.getpid()), host=host, pid_namespace="pid:[1]", boot_id=host)
+    return dict(owner.identify_process(os.getpid()), host=host, pid_namespace="pid:[1]", boot_id=host)
 
 
 @pytest.mark.parametrize("minutes", WRONG)
 def test_the_lease_of_a_member_is_by_the_same_clock(ledger, set_clock, minutes):
     plan(ledger)
     one, other = unseen("one"), unseen("other")
-    ledger.transact(lambda transaction: transaction.hold(members.unowned("run", transaction.clock())))
+    ledger.transact(lambda transaction: transaction.hold(members.make_shared_record("run", transaction.clock())))
 
     def join(who):
-        ledger.transact(lambda transaction: members.join(transaction, who["host"], ["a"], who, transaction.clock()))
+        ledger.transact(
+            lambda transaction: members.add_member(transaction, who["host"], ["a"], who, transaction.clock())
+        )
 
     join(one)
     set_clock(minutes)
     with pytest.raises(owner.OwnerError):
         join(other)
-    assert ledger.rehearse(lambda transaction: members.found(transaction, one).until) > timestamp(Real.now(UTC))
-    heard = ledger.rehearse(lambda transaction: members.found(transaction, one))
+    assert ledger.rehearse(lambda transaction: members.find_own(transaction, one).until) > format_time(Real.now(UTC))
+    heard = ledger.rehearse(lambda transaction: members.find_own(transaction, one))
     assert is_now(heard.heartbeat)
 
     def age(transaction):
-        transaction.put_member(members.dataclasses.replace(heard, until=timestamp(Real.now(UTC) - MINUTE)))
+        transaction.put_member(members.dataclasses.replace(heard, until=format_time(Real.now(UTC) - MINUTE)))
 
     ledger.transact(age)
     join(other)
@@ -245,7 +249,7 @@ def test_the_clock_goes_on_within_a_transaction_and_is_read_by_none_of_its_own_q
         time.sleep(0.05)
         second = transaction.clock()
         transaction.append("control", run="run", verb="pause", user="kim", reason="x")
-        members.require(transaction, "r1", owner.identify(os.getpid()))
+        members.require_membership(transaction, "r1", owner.identify_process(os.getpid()))
         return first, second
 
     first, second = ledger.transact(work)
@@ -256,16 +260,16 @@ def test_the_clock_goes_on_within_a_transaction_and_is_read_by_none_of_its_own_q
 
 def test_there_is_a_clock_before_there_is_a_ledger(ledger, set_clock, tmp_path):
     set_clock(5)
-    assert is_now(timestamp(ledger.store.clock())) and not ledger.store.exists()
-    assert not is_now(timestamp(Ledger(str(tmp_path), "r2").store.clock())), "that of a file is this machine's"
+    assert is_now(format_time(ledger.store.clock())) and not ledger.store.exists()
+    assert not is_now(format_time(Ledger(str(tmp_path), "r2").store.clock())), "that of a file is this machine's"
 
 
 # Where the clock of the machine is asked: for what begins and ends on the same controller, and is read by no other.
 OWN = {
     "_ledger/files.py": {"written_within"},  # how long ago this controller wrote a file of its own
     "_ledger/store.py": {"now"},  # the ledger's clock, where the ledger is a file
-    "_rollout/holds.py": {"answers"},  # how old the answers in a file of this controller are
-    "_rollout_report/publish.py": {"refresh"},  # how old the files of this controller are
+    "_rollout/holds.py": {"find_answers"},  # how old the answers in a file of this controller are
+    "_rollout_report/publish.py": {"refresh_files"},  # how old the files of this controller are
     "_rollout/requests.py": {"decide_by_holds"},  # the answers of holds.py
     "rollout_gate.py": {"print_waiting"},  # when this controller prints a line
 }

@@ -47,7 +47,7 @@ def view():
     ],
 )
 def test_what_is_recorded(said, fields, line):
-    recorded, lines = control.events(view(), said)
+    recorded, lines = control.decide_events(view(), said)
     assert recorded == [dict({"verb": said["verb"], "user": "kim", "reason": "why"}, **more) for more in fields]
     assert line in lines
 
@@ -73,12 +73,12 @@ def test_what_is_recorded(said, fields, line):
 )
 def test_what_is_refused(said, words):
     with pytest.raises(control.ControlError, match=words):
-        control.events(view(), said)
+        control.decide_events(view(), said)
 
 
 def test_limits_are_checked_as_in_the_plan():
     with pytest.raises(options.OptionError, match="rollout_max_down is 0"):
-        control.events(view(), word("set_budget", limits={"max_down": 0}))
+        control.decide_events(view(), word("set_budget", limits={"max_down": 0}))
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_limits_are_checked_as_in_the_plan():
 )
 def test_windows_that_no_gate_could_read_are_refused(window, words):
     with pytest.raises((windows.WindowError, options.OptionError), match=words):
-        control.events(view(), word("set_budget", limits={"windows": window}, now=NOW))
+        control.decide_events(view(), word("set_budget", limits={"windows": window}, now=NOW))
 
 
 def test_windows_are_changed():
     window = [{"days": ["sat"], "from": "22:00", "to": "04:00"}]
-    assert control.events(view(), word("set_budget", limits={"windows": window}, now=NOW))[0][0]["policy"] == {
+    assert control.decide_events(view(), word("set_budget", limits={"windows": window}, now=NOW))[0][0]["policy"] == {
         "windows": window
     }
 
@@ -114,14 +114,14 @@ def test_caps_of_unknown_domains_are_refused(caps, words):
     racks = {"a": {"rack": "r1"}, "b": {"rack": "r1", "island": "i1"}, "c": {"rack": "r1"}}
     found = view_of({"a": "pending", "b": "pending", "c": "done"}, domains=racks)
     with pytest.raises(control.ControlError, match=words):
-        control.events(found, word("set_budget", limits={"domain_caps": caps}))
-    assert control.events(found, word("set_budget", limits={"domain_caps": {"rack": 2}}))[0][0]["policy"] == {
+        control.decide_events(found, word("set_budget", limits={"domain_caps": caps}))
+    assert control.decide_events(found, word("set_budget", limits={"domain_caps": {"rack": 2}}))[0][0]["policy"] == {
         "domain_caps": {"rack": 2}
     }
 
 
 def test_status_records_nothing():
-    assert control.events(view(), word("status", reason="")) == ([], [])
+    assert control.decide_events(view(), word("status", reason="")) == ([], [])
 
 
 def test_how_it_stands():
@@ -144,7 +144,7 @@ def test_retired_node_gives_its_slot_free_and_is_no_success(before):
     node.steps = [state.Step("install", "t")]
     if before != "draining":
         assert gate.decide(found, "drain", "b").answer != "go"
-    found = events.apply(found, dict(word("retire", node="a"), event="control", run="r", time="t"))
+    found = events.apply_event(found, dict(word("retire", node="a"), event="control", run="r", time="t"))
     node = found.nodes.get("a")
     assert (node.state, node.orphaned, node.ticket, node.steps[-1].status) == ("failed", False, None, "failed")
     assert "kim" in node.reason and before in node.reason and node.failure
@@ -152,6 +152,6 @@ def test_retired_node_gives_its_slot_free_and_is_no_success(before):
         gate.decide(dataclasses.replace(found, policy=dict(found.policy, failure_budget=9)), "drain", "b").answer
         == "go"
     )
-    assert state.verdict(found, True) == "failed"
+    assert state.judge_rollout(found, True) == "failed"
     again = Probe("a", version="2.0", verdict="pass", reachable=True)
     assert entries.entry_of(again, "2.0", node, False)["again"], "it is changed from the beginning"

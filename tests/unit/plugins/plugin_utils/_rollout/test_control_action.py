@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cores
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
-UNSEEN = dict(owner.identify(os.getpid()), pid_namespace="pid:[1]", host="elsewhere")
+UNSEEN = dict(owner.identify_process(os.getpid()), pid_namespace="pid:[1]", host="elsewhere")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def ledger(tmp_path, url):
 
 def planned(ledger, who, ago_s=0, domains=()):
     def work(transaction):
-        owner.claim(
+        owner.claim_rollout(
             transaction,
             "r1",
             "run1",
@@ -42,7 +42,9 @@ def planned(ledger, who, ago_s=0, domains=()):
             now=datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago_s),
         )
         found = [Probe(name, version="1.0", domains=dict(domains)) for name in "ab"]
-        transaction.append("plan", run="run1", **plan.event(plan.build("2.0", found, limits.complete({}, 2)), "r1"))
+        transaction.append(
+            "plan", run="run1", **plan.make_event(plan.build_plan("2.0", found, limits.complete_policy({}, 2)), "r1")
+        )
 
     ledger.transact(work)
 
@@ -81,15 +83,17 @@ def test_the_lock_of_a_controller_that_is_gone_is_broken_and_the_ledger_says_by_
     assert [event["verb"] for event in ledger.events() if event["event"] == "control"] == ["break_lock"]
     assert events.reduce(ledger.events()).run == "run1"
     with pytest.raises(owner.OwnerError, match="was broken by kim: its controller is gone"):
-        ledger.transact(lambda transaction: owner.require(transaction, "r1", UNSEEN))
-    ledger.transact(lambda transaction: owner.claim(transaction, "r1", "run2", ["a"], owner.identify(os.getpid())))
+        ledger.transact(lambda transaction: owner.require_owner(transaction, "r1", UNSEEN))
+    ledger.transact(
+        lambda transaction: owner.claim_rollout(transaction, "r1", "run2", ["a"], owner.identify_process(os.getpid()))
+    )
     assert ledger.owner()["run"] == "run2", "the lock needs no second confirmation"
 
 
 @pytest.mark.parametrize(
     "who, ago_s, words",
     [
-        (owner.identify(os.getpid()), 3600, "Rollout r1 is being run by process %d " % os.getpid()),
+        (owner.identify_process(os.getpid()), 3600, "Rollout r1 is being run by process %d " % os.getpid()),
         (UNSEEN, 5, "try again in [0-9]+ s"),
     ],
     ids=["of this process", "of a host that was heard of"],
@@ -104,7 +108,7 @@ def test_the_lock_of_one_that_lives_is_not_broken(ledger, who, ago_s, words):
 
 def test_a_lock_without_a_holder_cannot_be_broken(ledger):
     planned(ledger, UNSEEN, ago_s=3600)
-    ledger.transact(lambda transaction: owner.release(transaction, UNSEEN))
+    ledger.transact(lambda transaction: owner.release_rollout(transaction, UNSEEN))
     result = say(ledger, "break_lock")
     assert result["failed"] and "No controller runs rollout r1" in result["msg"]
 
@@ -117,11 +121,11 @@ def test_what_another_rollout_left_in_flight_is_refused_until_it_is_finished_or_
         )
     )
     other = Ledger(str(tmp_path), "r2", url)
-    me = owner.identify(os.getpid())
+    me = owner.identify_process(os.getpid())
 
     def claim(names, abandon=(), end=False):
         def work(transaction):
-            owner.claim(transaction, "r2", "run2", names, me, break_lock=True, abandon=abandon)
+            owner.claim_rollout(transaction, "r2", "run2", names, me, break_lock=True, abandon=abandon)
 
         return other.transact(work)
 
@@ -156,19 +160,19 @@ def test_limits_that_no_gate_could_read_are_refused_and_those_it_can_read_are_ke
 
 
 def shared(ledger):
-    planned(ledger, owner.identify(os.getpid()))
-    ledger.transact(lambda transaction: transaction.hold(members.unowned("run1", transaction.clock())))
+    planned(ledger, owner.identify_process(os.getpid()))
+    ledger.transact(lambda transaction: transaction.hold(members.make_shared_record("run1", transaction.clock())))
 
 
 def test_a_rollout_of_several_controllers_is_ended_once_none_of_them_works_on_it(ledger):
     shared(ledger)
-    here = owner.identify(os.getpid())
-    ledger.transact(lambda transaction: members.join(transaction, "m", ["a"], here, transaction.clock()))
+    here = owner.identify_process(os.getpid())
+    ledger.transact(lambda transaction: members.add_member(transaction, "m", ["a"], here, transaction.clock()))
     refused = say(ledger, "end")
     assert refused["failed"] and "1 running job" in refused["msg"] and ledger.view().finished is None
     status = say(ledger, "status")
     assert len(status["members"]) == 1 and status["members"][0] in status["lines"]
-    ledger.transact(lambda transaction: members.release(transaction, here))
+    ledger.transact(lambda transaction: members.release_part(transaction, here))
     assert say(ledger, "end", check=True)["changed"] and ledger.view().finished is None
     assert say(ledger, "end")["changed"] and ledger.view().finished
     assert [event["event"] for event in ledger.events()][-2:] == ["control", "end"]

@@ -73,10 +73,10 @@ def kill(process):
 
 def _ask_twice(directory):
     """The identity of the controller, cached and read again."""
-    write(directory / "first", owner.identify(_controller.require()))
+    write(directory / "first", owner.identify_process(_controller.require()))
     until((directory / "again").exists)
     try:
-        write(directory / "second", owner.identify(_controller.require()))
+        write(directory / "second", owner.identify_process(_controller.require()))
     except _controller.ControllerError as exc:
         write(directory / "second", str(exc))
 
@@ -84,7 +84,7 @@ def _ask_twice(directory):
 def test_a_worker_names_its_playbook_and_no_process_once_that_is_gone(playbook, tmp_path):
     process = playbook(_ask_twice, tmp_path)
     until(lambda: read(tmp_path / "first"))
-    assert read(tmp_path / "first") == owner.identify(process.pid)
+    assert read(tmp_path / "first") == owner.identify_process(process.pid)
     kill(process)
     (tmp_path / "again").touch()
     until(lambda: read(tmp_path / "second"))
@@ -109,5 +109,5 @@ def test_a_worker_names_its_playbook_and_no_process_once_that_is_gone(playbook, 
     ],
 )
 def test_who_the_controller_is(parent, ppid, mine, expected):
-    assert _controller.found(parent, ppid, mine)[0] == expected
-    assert bool(_controller.found(parent, ppid, mine)[1]) == (expected is None), "it says why"
+    assert _controller.find_controller(parent, ppid, mine)[0] == expected
+    assert bool(_controller.find_controller(parent, ppid, mine)[1]) == (expected is None), "it says why"

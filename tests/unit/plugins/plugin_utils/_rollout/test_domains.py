@@ -123,12 +123,12 @@ def test_what_is_given_goes_before_groups(act):
 )
 def test_group_and_variable_name_one_domain(groups, prefix, given):
     by_group, by_variable = domains.of_hosts(groups, prefix, {}), domains.of_hosts({}, prefix, {"a": given})
-    assert by_group == by_variable and domains.names(by_group["a"][prefix[:-1]])
+    assert by_group == by_variable and domains.parse_names(by_group["a"][prefix[:-1]])
 
 
 @pytest.mark.parametrize("one, other", [("r1", "r11"), ("r1", "1"), ("row1-r1", "r1"), ("racks_1", "1")])
 def test_different_domains_stay_apart(one, other):
-    assert domains.canonical("rack", one) != domains.canonical("rack", other)
+    assert domains.canonical_name("rack", one) != domains.canonical_name("rack", other)
 
 
 @pytest.mark.parametrize(
@@ -152,5 +152,5 @@ def test_the_estimate_counts_every_domain():
         Probe(name, version="1.0", domains={"rack": racks})
         for name, racks in (("a", "r1, r2"), ("b", "r1"), ("c", "r2"))
     ]
-    made = plan.build("2.0", found, limits.complete({"max_down": 3, "domain_caps": {"rack": 1}}, 3))
-    assert plan_text.estimate(made, 100) == (100, 200)
+    made = plan.build_plan("2.0", found, limits.complete_policy({"max_down": 3, "domain_caps": {"rack": 1}}, 3))
+    assert plan_text.estimate_plan(made, 100) == (100, 200)

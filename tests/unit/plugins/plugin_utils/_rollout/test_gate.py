@@ -95,7 +95,9 @@ def test_an_operators_word_keeps_no_node_down_that_was_left_so(field, value):
     view = view_of({"a": "down", "b": "pending"}, ("a",))
     setattr(view, field, value)
     assert ask(view).answer == "go" and ask(view, "b").answer in ("stop", "wait")
-    assert not gate.starts(view, steps.DRAIN, "a") and gate.starts(view, steps.DRAIN, "b"), "no query holds it either"
+    assert not gate.starts_new(view, steps.DRAIN, "a") and gate.starts_new(view, steps.DRAIN, "b"), (
+        "no query holds it either"
+    )
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_no_node_starts_outside_of_the_maintenance_window():
 def test_vanished_are_those_in_flight_that_the_play_no_longer_holds():
     view = view_of({"a": "down", "b": "down", "c": "done", "d": "pending", "e": "down"}, orphaned=("e",))
     view.nodes.get("a").steps.append(state.Step("reboot", "2026-01-01T00:00:00.000Z"))
-    assert [node.name for node in gate.vanished(view, ["b"])] == ["a"]
+    assert [node.name for node in gate.find_vanished(view, ["b"])] == ["a"]
     assert "in step reboot" in gate.vanished_reason(view.nodes.get("a"))
     assert "before its first step" in gate.vanished_reason(view.nodes.get("b"))
 
@@ -420,4 +422,4 @@ def test_who_is_told_to_stop_is_told_what_to_do(others, canaries, policy, presen
 def test_a_rollout_stops_for_all_with_its_failure_budget_or_by_an_operator(states, budget, stopped, stops):
     view = view_of(states, failure_budget=budget)
     view.stopped = stopped
-    assert gate.stops(view) is stops
+    assert gate.has_stopped(view) is stops

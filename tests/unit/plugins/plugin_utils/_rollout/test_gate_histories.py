@@ -66,7 +66,7 @@ def end(name, value, time="2026-01-01T00:01:00.000Z"):
 def test_no_history_takes_more_down_than_allowed(start, policy, moves):
     names = NAMES[: len(start)]
     orphaned = [name for name, value in zip(names, start) if value == "orphaned"]
-    policy = limits.complete(policy, 10)
+    policy = limits.complete_policy(policy, 10)
     view = view_of(
         {name: "down" if value == "orphaned" else value for name, value in zip(names, start)},
         orphaned,
@@ -81,33 +81,35 @@ def test_no_history_takes_more_down_than_allowed(start, policy, moves):
         node = view.nodes.get(name)
         if move == "end":
             if node.state in state.IN_FLIGHT and not node.orphaned:
-                events.apply(view, end(name, outcome))
+                events.apply_event(view, end(name, outcome))
             continue
         before, was_down = node.state, node.state in state.NOT_SERVING
-        failed_before = sum(limits.weight(other) for other in limits.charged(view.nodes.having(*state.FAILED)))
+        failed_before = sum(
+            limits.failure_weight(other) for other in limits.filter_charged(view.nodes.with_state(*state.FAILED))
+        )
         decision = gate.decide(view, move, name)
         if decision.answer == "go":
             # Nothing starts, and nothing goes down, once the budget is spent; only what is down already goes on, an
             # orphaned node among it, which asks to drain again.
             assert failed_before < policy["failure_budget"] or was_down
-            events.apply(view, grant(name, move))
+            events.apply_event(view, grant(name, move))
             if move == "drain":
                 assert before == "pending" or before in state.IN_FLIGHT
                 went.append(name)
                 out = [
                     other
-                    for other in view.nodes.having(*(state.IN_FLIGHT + state.OUT_OF_SERVICE))
+                    for other in view.nodes.with_state(*(state.IN_FLIGHT + state.OUT_OF_SERVICE))
                     if other.domains["rack"] == node.domains["rack"]
                 ]
                 assert was_down or len(out) <= policy["domain_caps"].get("rack", 99)
-                draining = view.nodes.having("draining")
+                draining = view.nodes.with_state("draining")
                 assert was_down or len(draining) <= policy["max_draining"]
             elif not was_down:
-                down = view.nodes.having(*(state.NOT_SERVING + state.OUT_OF_SERVICE))
+                down = view.nodes.with_state(*(state.NOT_SERVING + state.OUT_OF_SERVICE))
                 assert len(down) + policy["broken_elsewhere"] <= policy["max_down"], (
                     "more nodes out of service than allowed"
                 )
-                assert view.window is None or len(view.nodes.having(*state.NOT_SERVING)) <= view.window + len(
+                assert view.window is None or len(view.nodes.with_state(*state.NOT_SERVING)) <= view.window + len(
                     orphaned
                 ), "more than growth allows"
     assert len(went) == len(set(went)), "a node went twice"
@@ -124,7 +126,7 @@ def test_no_history_takes_more_down_than_allowed(start, policy, moves):
 def test_a_rollout_always_comes_to_an_end(count, policy, outcomes, orphaned, canaries, taken_up):
     """All nodes ask in turn and those in flight end in turn: at the end no node waits."""
     names = ["n%02d" % number for number in range(count)]
-    policy = limits.complete(policy, 10)
+    policy = limits.complete_policy(policy, 10)
     view = view_of(
         {name: "down" if number < orphaned else "pending" for number, name in enumerate(names)},
         names[:orphaned],
@@ -138,25 +140,29 @@ def test_a_rollout_always_comes_to_an_end(count, policy, outcomes, orphaned, can
     for turn in range(8 * count + 8):
         for name, phase in list(asking.items()):
             # The play holds those that ask and those that are at work; one that was told to stop has left it.
-            present = list(asking) + [node.name for node in view.nodes.having(*state.IN_FLIGHT)]
+            present = list(asking) + [node.name for node in view.nodes.with_state(*state.IN_FLIGHT)]
             decision = gate.decide(view, phase, name, present)
             if decision.answer == "wait":
                 continue
             if decision.answer == "go":
-                events.apply(view, grant(name, phase))
+                events.apply_event(view, grant(name, phase))
             if decision.answer == "go" and phase == "drain":
                 asking[name] = "down"
                 continue
             if decision.answer == "stop" and phase == "down":
-                events.apply(view, end(name, "pending"))
+                events.apply_event(view, end(name, "pending"))
             del asking[name]
         working = [
-            node.name for node in view.nodes.having(*state.NOT_SERVING) if not node.orphaned and node.name not in asking
+            node.name
+            for node in view.nodes.with_state(*state.NOT_SERVING)
+            if not node.orphaned and node.name not in asking
         ]
         if working:
-            events.apply(view, end(working[0], results[working[0]], "2026-01-01T00:%02d:%02d.000Z" % divmod(turn, 60)))
+            events.apply_event(
+                view, end(working[0], results[working[0]], "2026-01-01T00:%02d:%02d.000Z" % divmod(turn, 60))
+            )
     assert asking == {}
-    charged = sum(limits.weight(node) for node in limits.charged(view.nodes.having(*state.FAILED)))
+    charged = sum(limits.failure_weight(node) for node in limits.filter_charged(view.nodes.with_state(*state.FAILED)))
     in_flight = max(policy["max_down"], orphaned)
     assert charged <= 2 * (policy["failure_budget"] - 1 + in_flight)
-    assert len(view.nodes.having(*state.FAILED)) <= policy["failure_budget"] - 1 + in_flight
+    assert len(view.nodes.with_state(*state.FAILED)) <= policy["failure_budget"] - 1 + in_flight

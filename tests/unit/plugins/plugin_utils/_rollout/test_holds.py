@@ -45,8 +45,13 @@ def query(server, **more):
 
 
 def found(path, queries, **more):
-    return holds.verdict(
-        holds.wanted(queries), queries, holds.answers(str(path), queries, 15), 600, 15, more.get("now", time.time())
+    return holds.judge_holds(
+        holds.strip_queries(queries),
+        queries,
+        holds.find_answers(str(path), queries, 15),
+        600,
+        15,
+        more.get("now", time.time()),
     )
 
 
@@ -144,21 +149,21 @@ def test_headers_are_sent_to_the_server_and_appear_nowhere(server, tmp_path):
     names, why = found(tmp_path / "holds", queries)
     assert server.requests[0][1]["Authorization"] == SECRET and len(server.requests) == 1, "a redirect is not followed"
     assert "s3cr3t" not in why and "s3cr3t" not in (tmp_path / "holds").read_text() and names
-    assert "s3cr3t" not in json.dumps(holds.wanted(queries))
+    assert "s3cr3t" not in json.dumps(holds.strip_queries(queries))
 
 
 def test_an_answer_holds_good_for_others_until_it_is_old(server, tmp_path):
     queries, path = [query(server)], str(tmp_path / "holds")
-    first = holds.answers(path, queries, 15)
-    assert holds.answers(path, queries, 15) == first and len(server.requests) == 1
+    first = holds.find_answers(path, queries, 15)
+    assert holds.find_answers(path, queries, 15) == first and len(server.requests) == 1
     assert (
-        holds.answers(path, queries, 15, now=lambda: time.time() + 20)["time"] > first["time"]
+        holds.find_answers(path, queries, 15, now=lambda: time.time() + 20)["time"] > first["time"]
         and len(server.requests) == 2
     )
-    assert holds.answers(path, queries, 15, now=lambda: time.time() - 3600)["time"] < first["time"], (
+    assert holds.find_answers(path, queries, 15, now=lambda: time.time() - 3600)["time"] < first["time"], (
         "a clock that was put back"
     )
-    holds.answers(path, [query(server, query="up == 0")], 15)
+    holds.find_answers(path, [query(server, query="up == 0")], 15)
     assert len(server.requests) == 4, "another query is another question"
 
 
@@ -173,9 +178,9 @@ def test_a_kept_answer_that_cannot_be_read_is_asked_again(server, tmp_path, junk
 
 def test_a_process_that_never_finishes_lets_the_others_wait(server, tmp_path, monkeypatch):
     queries, path = [query(server, timeout=0.1)], str(tmp_path / "holds")
-    monkeypatch.setattr(files, "locked", _never_released)
-    assert holds.answers(path, queries, 15) is None
-    names, why = holds.verdict(holds.wanted(queries), queries, None, 600, 15, time.time())
+    monkeypatch.setattr(files, "open_locked", _never_released)
+    assert holds.find_answers(path, queries, 15) is None
+    names, why = holds.judge_holds(holds.strip_queries(queries), queries, None, 600, 15, time.time())
     assert names == ["alerts"] and "has no answer" in why
 
 
@@ -202,31 +207,33 @@ class TestVerdict:
         }
 
     def test_nothing_to_ask_is_nothing_to_wait_for(self):
-        assert holds.verdict({}, self.QUERIES, None, 600, 15, 1000.0) == ([], "")
+        assert holds.judge_holds({}, self.QUERIES, None, 600, 15, 1000.0) == ([], "")
 
     def test_an_answer_that_is_too_old_by_now_is_none(self):
-        assert holds.verdict(self.POLICY, self.QUERIES, self.answer(["clear", ""], 10), 600, 15, 1000.0) == ([], "")
-        assert holds.verdict(self.POLICY, self.QUERIES, self.answer(["clear", ""], 17), 600, 15, 1000.0)[0] == ["a"]
-        assert holds.verdict(self.POLICY, self.QUERIES, self.answer(["clear", ""], -5), 600, 15, 1000.0)[0] == ["a"], (
-            "from the future"
-        )
+        assert holds.judge_holds(self.POLICY, self.QUERIES, self.answer(["clear", ""], 10), 600, 15, 1000.0) == ([], "")
+        assert holds.judge_holds(self.POLICY, self.QUERIES, self.answer(["clear", ""], 17), 600, 15, 1000.0)[0] == ["a"]
+        assert holds.judge_holds(self.POLICY, self.QUERIES, self.answer(["clear", ""], -5), 600, 15, 1000.0)[0] == [
+            "a"
+        ], "from the future"
 
     @pytest.mark.parametrize("queries", [[], [dict(QUERIES[0], query="vector(1) == 0")], [dict(QUERIES[0], name="b")]])
     def test_a_task_that_lacks_a_query_of_the_plan_grants_no_ticket(self, queries):
-        names, why = holds.verdict(self.POLICY, queries, self.answer(["clear", ""]), 600, 15, 1000.0)
+        names, why = holds.judge_holds(self.POLICY, queries, self.answer(["clear", ""]), 600, 15, 1000.0)
         assert names == ["a"] and "part of the plan" in why
 
     def test_after_the_deadline_it_waits_on_and_says_how_to_go_on(self):
-        early = holds.verdict(
+        early = holds.judge_holds(
             self.POLICY, self.QUERIES, self.answer(["unknown", "gone"], silent=900.0), 600, 15, 1000.0
         )
-        late = holds.verdict(self.POLICY, self.QUERIES, self.answer(["unknown", "gone"], silent=100.0), 600, 15, 1000.0)
+        late = holds.judge_holds(
+            self.POLICY, self.QUERIES, self.answer(["unknown", "gone"], silent=100.0), 600, 15, 1000.0
+        )
         assert early[0] == late[0] == ["a"] and "no answer for" not in early[1]
         assert "no answer for 900 s" in late[1] and "an operator lifts the hold" in late[1]
 
     @pytest.mark.parametrize("result", [["holds", "x"], ["unknown", "x"], ["", ""], ["CLEAR", ""]])
     def test_only_clear_is_clear(self, result):
-        assert holds.verdict(self.POLICY, self.QUERIES, self.answer(result), 600, 15, 1000.0)[0] == ["a"]
+        assert holds.judge_holds(self.POLICY, self.QUERIES, self.answer(result), 600, 15, 1000.0)[0] == ["a"]
 
 
 def test_how_long_it_has_not_answered_is_remembered(server, tmp_path):
@@ -236,7 +243,7 @@ def test_how_long_it_has_not_answered_is_remembered(server, tmp_path):
 
     def ask():
         clock[0] += 100
-        return holds.answers(path, queries, 15, now=lambda: clock[0])["unanswered_since"]
+        return holds.find_answers(path, queries, 15, now=lambda: clock[0])["unanswered_since"]
 
     assert [ask(), ask(), ask(), ask()] == [{"alerts": 1100.0}, {"alerts": 1100.0}, {}, {"alerts": 1400.0}]
 
@@ -258,15 +265,15 @@ def test_how_long_it_has_not_answered_is_remembered(server, tmp_path):
 )
 def test_queries_that_could_not_be_asked_are_refused(changes, words):
     good = {"name": "a", "url": "https://x", "query": "up", "timeout": 5.0, "headers": {}}
-    holds.check([good])
+    holds.check_queries([good])
     with pytest.raises(holds.HoldError, match=words):
-        holds.check([dict(good, **changes)])
+        holds.check_queries([dict(good, **changes)])
 
 
 def test_names_are_unique():
     good = {"name": "a", "url": "https://x", "query": "up", "timeout": 5.0, "headers": {}}
     with pytest.raises(holds.HoldError, match="a twice"):
-        holds.check([good, good])
+        holds.check_queries([good, good])
 
 
 @pytest.mark.parametrize("kind", [OSError, web.UrlsError])
@@ -284,7 +291,7 @@ def test_no_error_says_the_url(url, kind, monkeypatch):
 def test_query_with_a_header_that_cannot_be_sent_is_refused_without_its_value(server, value):
     one = query(server, headers={"Authorization": value})
     with pytest.raises(holds.HoldError) as caught:
-        holds.check([one])
+        holds.check_queries([one])
     assert "Authorization" in str(caught.value) and "s3cr3t" not in str(caught.value)
     state, why = holds.ask(one)
     assert state == holds.UNKNOWN and "s3cr3t" not in why and not server.requests

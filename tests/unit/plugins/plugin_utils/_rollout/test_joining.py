@@ -21,14 +21,14 @@ def planned(view):
     return {
         "nodes": {
             node.name: {"state": "pending", "from": "1.0", "to": "2.0", "domains": {}, "canary": node.canary}
-            for node in view.nodes.everything()
+            for node in view.nodes.list_all()
         }
     }
 
 
 def rollout(**states):
     view = view_of(states, max_down=2)
-    for node in view.nodes.everything():
+    for node in view.nodes.list_all():
         node.from_version, node.to_version = "1.0", "2.0"
     return view
 
@@ -51,13 +51,13 @@ def rollout(**states):
 )
 def test_what_cannot_be_joined(change, shared, digest, given, words):
     view = dataclasses.replace(rollout(a1="pending"), **change)
-    why = joining.disagreement(view, digest, given) if shared and not view.finished else ""
+    why = joining.find_disagreement(view, digest, given) if shared and not view.finished else ""
     if why:
-        joining.refuse("x", view, shared)
+        joining.refuse_join("x", view, shared)
         assert words in why
     else:
         with pytest.raises(PlanError, match=words):
-            joining.refuse("x", view, shared)
+            joining.refuse_join("x", view, shared)
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_what_cannot_be_joined(change, shared, digest, given, words):
     ],
 )
 def test_the_digest_and_the_limits_of_the_plan_are_no_others(digest, given):
-    assert joining.disagreement(rollout(a1="pending"), digest, given) == ""
+    assert joining.find_disagreement(rollout(a1="pending"), digest, given) == ""
 
 
 def test_a_limit_that_an_operator_set_is_compared_as_it_was_planned():
     view = rollout(a1="pending")
     view.changed, view.policy["max_down"] = {"max_down": {"was": 2, "now": 7}}, 7
-    assert joining.disagreement(view, "", {"max_down": 2}) == ""
+    assert joining.find_disagreement(view, "", {"max_down": 2}) == ""
 
 
 FOUND = Probe("a1", version="1.0", reachable=True)
@@ -107,7 +107,7 @@ def test_what_becomes_of_a_node_by_its_state_in_the_ledger_and_by_what_is_found(
     told = entry and ("orphaned" if entry.get("orphaned") else entry["state"])
     assert told == expected
     if entry:
-        events.apply(view, {"event": "join", "run": "r", "time": "t", "nodes": {"a1": entry}})
+        events.apply_event(view, {"event": "join", "run": "r", "time": "t", "nodes": {"a1": entry}})
         node = view.nodes.get("a1")
         assert (node.position, node.orphaned) == (0, expected == "orphaned")
         assert node.state == (before if expected == "orphaned" else expected)
@@ -128,7 +128,7 @@ def test_a_node_that_was_sick_before_any_change_is_looked_at_again(before, probe
     view = rollout(a1=before)
     view.nodes.get("a1").failure = state.SICK
     entry = joining.entry_of(dataclasses.replace(FOUND, **probe), view.nodes.get("a1"), {})
-    events.apply(view, {"event": "join", "run": "r", "time": "t", "nodes": {"a1": entry}})
+    events.apply_event(view, {"event": "join", "run": "r", "time": "t", "nodes": {"a1": entry}})
     node = view.nodes.get("a1")
     assert (node.state, node.failure) == (expected, "" if expected == "pending" else state.SICK)
 
@@ -136,7 +136,7 @@ def test_a_node_that_was_sick_before_any_change_is_looked_at_again(before, probe
 def test_a_part_has_the_nodes_of_the_controller_in_the_order_of_the_plan():
     view = rollout(b1="pending", a2="down", a1="pending", c1="pending", a3="done")
     probes = [dataclasses.replace(FOUND, name=name) for name in ("a1", "a2", "a3", "b1", "x9")]
-    made, changed = joining.part(view, planned(view), probes)
+    made, changed = joining.plan_part(view, planned(view), probes)
     assert made.order == ["b1", "a2", "a1"] and made.sha256 == view.sha256
     assert list(changed) == ["a2"] and made.nodes["a3"]["state"] == "done" and "x9" not in made.nodes
     assert made.nodes["a1"]["to"] == "2.0"
@@ -154,5 +154,5 @@ def test_a_node_waits_for_a_canary_that_no_running_job_has():
 def test_a_limit_of_the_policy_that_this_version_does_not_know_is_no_reason_to_refuse():
     view = rollout(a1="pending")
     view.policy["of_a_later_version"] = 1
-    joining.differ(view, {"max_down": 2})
+    joining.refuse_other_limits(view, {"max_down": 2})
     assert "of_a_later_version" not in limits.DEFAULTS

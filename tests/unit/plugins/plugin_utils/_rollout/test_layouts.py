@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
-POLICY = limits.complete({}, 10)
+POLICY = limits.complete_policy({}, 10)
 ENTRY = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 2}}
 HALVES = {"name": "halves", "config": {"version": "v1", "mig-configs": {"halves": [ENTRY]}}}
 THIRDS = {"name": "thirds", "config": {"version": "v1", "mig-configs": {"thirds": [ENTRY]}}}
@@ -55,7 +55,7 @@ def ended(name="a", value="done", steps=(), finished="2026-01-01T00:00:00.000Z",
 
 def made(probe, target="", previous=None, **more):
     layout = more.pop("layout", HALVES)
-    return plan.build(target, [probe], POLICY, previous, layouts={"a": layout} if layout else None, **more)
+    return plan.build_plan(target, [probe], POLICY, previous, layouts={"a": layout} if layout else None, **more)
 
 
 @pytest.mark.parametrize(
@@ -146,18 +146,23 @@ def test_digest_covers_the_layout():
 def test_the_plan_says_what_changes():
     alone, both = made(Probe("a", version="1.0")), made(Probe("a", version="1.0"), "2.0")
     assert alone.target == "MIG layout halves" and both.target == "2.0 and MIG layout halves"
-    assert "  1. a: MIG layout halves" in plan_text.describe(alone, "r")
-    assert "  1. a: driver 1.0 -> 2.0 and MIG layout halves" in plan_text.describe(both, "r")
+    assert "  1. a: MIG layout halves" in plan_text.describe_plan(alone, "r")
+    assert "  1. a: driver 1.0 -> 2.0 and MIG layout halves" in plan_text.describe_plan(both, "r")
 
 
 def test_the_ledger_keeps_the_layout():
     view = state.Rollout()
-    events.apply(
+    events.apply_event(
         view,
-        dict(plan.event(made(Probe("a", version="1.0")), "r"), event="plan", run="r1", time="2026-01-01T00:00:00.000Z"),
+        dict(
+            plan.make_event(made(Probe("a", version="1.0")), "r"),
+            event="plan",
+            run="r1",
+            time="2026-01-01T00:00:00.000Z",
+        ),
     )
     assert view.nodes.get("a").layout == HALVES
-    events.apply(
+    events.apply_event(
         view,
         dict(
             event="grant",
@@ -172,7 +177,9 @@ def test_the_ledger_keeps_the_layout():
     # one in flight to another layout needs its plan approved, as to another version
     for layout, diverted in ((HALVES, False), (THIRDS, True)):
         again = made(Probe("a", version="1.0", layout=False), previous=view, layout=layout)
-        events.apply(view, dict(plan.event(again, "r"), event="plan", run="r2", time="2026-01-01T00:00:02.000Z"))
+        events.apply_event(
+            view, dict(plan.make_event(again, "r"), event="plan", run="r2", time="2026-01-01T00:00:02.000Z")
+        )
         node = view.nodes.get("a")
         assert (node.layout, node.orphaned, node.diverted) == (layout, True, diverted)
 
@@ -227,7 +234,7 @@ def test_the_ledger_keeps_the_layout():
 def test_what_a_look_at_the_layout_says(look, expected):
     there, unread, unfit = probes.layout_looked_at(look)
     assert (there, bool(unread), bool(unfit)) == expected
-    found = probes.probe("a", {"audit": {"versions": {"loaded": "1.0"}}}, {"stat": {}}, {}, look=look)
+    found = probes.make_probe("a", {"audit": {"versions": {"loaded": "1.0"}}}, {"stat": {}}, {}, look=look)
     assert found.layout is there and bool(found.error) == bool(unread)
 
 
@@ -248,7 +255,7 @@ def test_what_a_look_at_the_layout_says(look, expected):
 )
 def test_a_layout_that_cannot_be_read_is_refused(given):
     with pytest.raises(PlanError, match=r"\ba\b"):
-        layouts.wanted({"a": given}, lambda path: HALVES["config"])
+        layouts.find_layouts({"a": given}, lambda path: HALVES["config"])
 
 
 def test_two_ways_to_write_a_layout_are_one():
@@ -272,7 +279,7 @@ def test_two_ways_to_write_a_layout_are_one():
         read.append(path)
         return loose
 
-    found = layouts.wanted(
+    found = layouts.find_layouts(
         {
             "a": {"name": "halves", "configs": loose},
             "b": {"name": "halves", "file": "/x"},
@@ -287,7 +294,7 @@ def test_two_ways_to_write_a_layout_are_one():
             "off": [{"devices": [0, 1], "device-filter": "0x233010DE", "mig-enabled": False, "mig-devices": {}}]
         },
     }
-    assert layouts.canonical(off, "off")["mig-configs"]["off"] == [
+    assert layouts.canonical_document(off, "off")["mig-configs"]["off"] == [
         {"devices": [0, 1], "device-filter": ["0x233010DE"], "mig-enabled": False}
     ]
 
@@ -313,11 +320,11 @@ def test_the_layout_before_is_that_of_the_baseline_of_what_was_changed():
         for name, layout, attempt in (("a", HALVES, 1), ("never", HALVES, 0), ("driver", {}, 1), ("early", HALVES, 1))
     ]
     kept = {name: {"snapshot": {"gpus": [on]}} for name in ("a", "never", "driver")}
-    assert layouts.before("r", nodes, kept.get) == {
+    assert layouts.find_layouts_before("r", nodes, kept.get) == {
         "a": {"name": "before r", "layout": [{"gpus": ["GPU-1"], "mig_enabled": True, "mig_devices": {"1g.10gb": 1}}]}
     }
     with pytest.raises(PlanError, match="no earlier MIG layout of a"):
-        layouts.before("r", nodes[:1], lambda name: {"snapshot": {"gpus": [lost]}})
+        layouts.find_layouts_before("r", nodes[:1], lambda name: {"snapshot": {"gpus": [lost]}})
 
 
 @pytest.mark.parametrize("value", [None, 5, ["x"], [5], [{"name": {}}], {"x": 1}])
@@ -327,14 +334,14 @@ def test_baseline_of_another_shape_tells_no_layout_before(value):
     for gpus in ([dict(gpu, mig_instances={"rc": 0, "value": value})], [value], value):
         baseline = {"snapshot": {"gpus": gpus}}
         with pytest.raises(PlanError, match="no earlier MIG layout of a"):
-            layouts.before("r", [node], {"a": baseline}.get)
+            layouts.find_layouts_before("r", [node], {"a": baseline}.get)
 
 
 @pytest.mark.parametrize("version", ["535.1; x", "../535.1", "535", "-oProxyCommand=x", "535.1\u202e", "x" * 200])
 def test_version_that_no_driver_has_is_an_error_of_its_node(version):
     package = {"loaded": "535.1", "package": "535.1-1 " + version.lstrip("-")}
     for versions in ({"loaded": version}, {"library": version}, package):
-        found = probes.probe("a", {"audit": {"versions": versions}}, {"stat": {}}, {})
+        found = probes.make_probe("a", {"audit": {"versions": versions}}, {"stat": {}}, {})
         assert (found.version, found.package) == (None, None) and "driver version" in found.error
 
 
@@ -344,13 +351,13 @@ def test_words_of_a_node_are_cleaned_before_they_are_planned():
     bad = {"health": {"verdict": "fail", "checks": [{"status": "fail", "message": evil["msg"]}]}}
     broken = {"gpus": [], "failures": [{"code": "unreadable"}], "msg": evil["msg"]}
     for found in (
-        probes.probe("a", evil, marks, {}).error,
-        probes.probe("a", dict(evil, unreachable=True), marks, {}).error,
-        probes.probe("a", well, evil, {}).error,
-        probes.probe("a", well, dict(marks, problem=evil["msg"]), {}).error,
-        probes.probe("a", well, marks, {}, health=evil).complaint,
-        probes.probe("a", well, marks, {}, health=bad).complaint,
-        probes.probe("a", well, marks, {}, look=broken).error,
+        probes.make_probe("a", evil, marks, {}).error,
+        probes.make_probe("a", dict(evil, unreachable=True), marks, {}).error,
+        probes.make_probe("a", well, evil, {}).error,
+        probes.make_probe("a", well, dict(marks, problem=evil["msg"]), {}).error,
+        probes.make_probe("a", well, marks, {}, health=evil).complaint,
+        probes.make_probe("a", well, marks, {}, health=bad).complaint,
+        probes.make_probe("a", well, marks, {}, look=broken).error,
         probes.layout_looked_at(dict(broken, failures=[{"code": "does_not_fit"}]))[2],
     ):
         assert "boom" in found and found.isprintable() and "s3cret" not in found and len(found) < 5000

@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     ],
 )
 def test_amount_is_nodes_or_share_rounded_down_to_one_at_least(value, fleet, expected):
-    assert limits.complete({"max_down": value}, fleet)["max_down"] == expected
+    assert limits.complete_policy({"max_down": value}, fleet)["max_down"] == expected
 
 
 @pytest.mark.parametrize("value", [0, "0", "0%", "101%", "-1", -1, "x", True, 1.5, "10%%", [1], {}, 10**30, "9" * 99])
@@ -33,7 +33,7 @@ def test_amount_is_nodes_or_share_rounded_down_to_one_at_least(value, fleet, exp
 def test_amount_that_lets_no_node_go_is_refused_by_its_variable(name, value):
     given = {"waves": [value], "failure_classes": {"hard": value}, "domain_caps": {"rack": value}}.get(name, value)
     with pytest.raises(options.OptionError, match=r"^rollout_%s\b.* Nothing was changed" % name):
-        limits.complete({name: given}, 10)
+        limits.complete_policy({name: given}, 10)
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,18 @@ def test_amount_that_lets_no_node_go_is_refused_by_its_variable(name, value):
 )
 def test_limit_out_of_range_is_refused_by_its_variable(name, value):
     with pytest.raises(options.OptionError, match="rollout_" + name):
-        limits.complete({name: value if name != "waves" else {"a": value}}, 10)
+        limits.complete_policy({name: value if name != "waves" else {"a": value}}, 10)
 
 
 def test_what_is_not_given_is_the_strictest():
-    policy = limits.complete({}, 50)
+    policy = limits.complete_policy({}, 50)
     assert (policy["max_down"], policy["max_draining"], policy["failure_budget"], policy["common_cause"]) == (
         1,
         1,
         1,
         2,
     )
-    assert limits.complete({"max_down": "10%"}, 50)["max_draining"] == 5
+    assert limits.complete_policy({"max_down": "10%"}, 50)["max_draining"] == 5
 
 
 def make_nodes(text):
@@ -107,12 +107,14 @@ def make_nodes(text):
     ],
 )
 def test_budget_is_spent(policy, failed, went, words):
-    found = limits.spent(limits.complete({"failure_budget": 9, **policy}, 100), make_nodes(failed), went)
+    found = limits.explain_spent_budget(
+        limits.complete_policy({"failure_budget": 9, **policy}, 100), make_nodes(failed), went
+    )
     assert words in found and bool(found) == bool(words)
 
 
 def test_long_lists_of_names_are_cut():
-    assert limits.listed("abcdefg") == "a, b, c, d, e and 2 more"
+    assert limits.list_names("abcdefg") == "a, b, c, d, e and 2 more"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ class Job:
 
     def __init__(self, ledger, name, hosts):
         self.ledger, self.hosts = ledger, hosts
-        self.who = dict(owner.identify(os.getpid()), host=name, pid_namespace="pid:[1]", boot_id=name)
+        self.who = dict(owner.identify_process(os.getpid()), host=name, pid_namespace="pid:[1]", boot_id=name)
 
     def act(self, plugin, check=False, forks=50, **more):
         arguments = dict(
@@ -127,7 +127,7 @@ def test_refused_join_finishes_the_nodes_that_a_dead_member_left_in_flight(ledge
     def end(transaction):
         for member in transaction.members():
             if "a1" in member.hosts:
-                members_room.end(transaction, member, "its playbook had ended")
+                members_room.end_membership(transaction, member, "its playbook had ended")
 
     ledger.transact(end)
     assert again.join(check=True, **given).get("failed"), "a dry run says what is refused"
@@ -146,7 +146,7 @@ def test_join_with_an_unknown_variable_finishes_the_nodes_in_flight_too(ledger, 
     def end(transaction):
         for member in transaction.members():
             if "a1" in member.hosts:
-                members_room.end(transaction, member, "its playbook had ended")
+                members_room.end_membership(transaction, member, "its playbook had ended")
 
     ledger.transact(end)
     made = done(again.join(policy={"rollout_maxdown": 1}))
@@ -163,7 +163,7 @@ def test_member_in_a_long_step_is_at_work_until_its_ticket_expires(ledger, jobs,
         node = transaction.view.nodes.get("a1")
         if tickets:
             node.ticket.expires = "2000-01-01T00:00:00.000Z"
-            transaction.view.nodes.put(node)
+            transaction.view.nodes.store(node)
 
     ledger.transact(lambda transaction: expire(transaction, False) or transaction.save("a1", "x", {}))
     assert jobs[1].act(rollout_control, verb=verb, user="kim", reason="x", **given).get("failed")
@@ -292,7 +292,7 @@ def test_a_hold_query_keeps_the_nodes_of_all_jobs_from_starting(ledger, planner,
     said = {"fabric": [holds.HOLDS, "1 series"]}
     monkeypatch.setattr(
         rollout_gate.holds,
-        "answers",
+        "find_answers",
         lambda path, queries, age_s: {"time": time.time(), "results": said, "unanswered_since": {}},
     )
     done(planner.plan(hand_over=True, hold_queries=[HOLD]))

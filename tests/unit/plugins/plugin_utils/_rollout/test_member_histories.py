@@ -56,10 +56,10 @@ class Model:
 
     def __init__(self, policy):
         self.view = view_of(dict.fromkeys(NAMES, "pending"), domains={n: {"rack": RACKS[n]} for n in NAMES})
-        self.view.policy = limits.complete(dict(policy, holds={HOLD["name"]: HOLD["query"]}), len(NAMES))
-        for node in self.view.nodes.everything():
+        self.view.policy = limits.complete_policy(dict(policy, holds={HOLD["name"]: HOLD["query"]}), len(NAMES))
+        for node in self.view.nodes.list_all():
             node.from_version, node.to_version = "1.0", "2.0"
-        self.owner, self.now, self._members = members.unowned("r", START), START, {}
+        self.owner, self.now, self._members = members.make_shared_record("r", START), START, {}
         self.plan = {"nodes": {name: {"state": "pending", "from": "1.0", "to": "2.0"} for name in NAMES}}
         self.jobs = []  # (identity, hosts, alive) of every job that ever joined
         self.alarm = False  # whether the hold query finds something
@@ -75,7 +75,7 @@ class Model:
         self._members[member.member] = member
 
     def append(self, event, **fields):
-        events.apply(self.view, dict(fields, event=event, time=TIME))
+        events.apply_event(self.view, dict(fields, event=event, time=TIME))
 
     def job_of(self, name):
         """The job that has the node in its play: the newest that lives."""
@@ -87,14 +87,14 @@ class Model:
         who = {"host": "c%d" % number, "boot_id": "b%d" % number, "pid_namespace": "p", "pid": 7, "started": 1}
         living = {name for job in self.jobs if job["alive"] for name in job["hosts"]}
         try:
-            members.join(self, "m%d" % number, hosts, who, self.now)
+            members.add_member(self, "m%d" % number, hosts, who, self.now)
         except owner.OwnerError:
             return False
         assert not living & set(hosts), "a host was taken from a job that lives"
         probes = [Probe(name, version="1.0", reachable=True) for name in hosts]
-        changed = joining.part(self.view, self.plan, probes)[1]
+        changed = joining.plan_part(self.view, self.plan, probes)[1]
         event = {"event": "join", "run": "r", "time": TIME, "nodes": changed, "approved": False}
-        events.apply(self.view, event)
+        events.apply_event(self.view, event)
         self.jobs.append({"who": who, "hosts": hosts, "alive": True})
         return True
 
@@ -103,14 +103,14 @@ class Model:
         self.now += datetime.timedelta(seconds=60)
         for job in self.jobs:
             if job["alive"]:
-                assert members.require(self, "x", job["who"]) == "r"
+                assert members.require_membership(self, "x", job["who"]) == "r"
 
     def ask(self, job, name, phase):
         """Ask for a grant, as rollout_gate does in its transaction."""
-        members.require(self, "x", job["who"])
-        mine = members.hosts(self, job["who"])
-        assert gate.vanished(self.view, job["hosts"], mine) == [], "no node is lost for another job"
-        starts = gate.starts(self.view, phase, name)
+        members.require_membership(self, "x", job["who"])
+        mine = members.find_hosts(self, job["who"])
+        assert gate.find_vanished(self.view, job["hosts"], mine) == [], "no node is lost for another job"
+        starts = gate.starts_new(self.view, phase, name)
         found = {"time": time.time(), "results": {HOLD["name"]: ["holds" if self.alarm else "clear", "x"]}}
         given = {"hold_queries": [HOLD], "hold_age_s": 15, "hold_deadline_s": 600}
         request = requests.Request(name, phase, job["who"], job["hosts"], given)
@@ -118,7 +118,7 @@ class Model:
         decision = requests.decide_by_holds(self, request, dict(found, unanswered_since={}), decision)
         if decision.answer == "go":
             assert not starts or not (self.view.paused or self.view.stopped or self.alarm), "a node starts"
-            events.apply(self.view, grant(name, phase))
+            events.apply_event(self.view, grant(name, phase))
         return decision.answer
 
     def request(self, verb, number):
@@ -129,14 +129,14 @@ class Model:
         elif verb == "set_budget":
             given["limits"] = LIMITS[number]
         try:
-            said = control.events(self.view, given)[0]
+            said = control.decide_events(self.view, given)[0]
         except control.ControlError:
             return
         for fields in said:
             self.append("control", run="r", **fields)
 
     def end(self, name, ended):
-        events.apply(self.view, {"event": "state", "run": "r", "node": name, "time": TIME, "state": ended})
+        events.apply_event(self.view, {"event": "state", "run": "r", "node": name, "time": TIME, "state": ended})
 
     def move(self, move, number):
         if move == "join":
@@ -160,7 +160,7 @@ class Model:
         """The job that has the node ends its way, from the drain back or after it was down."""
         node, job = self.view.nodes.get(name), self.job_of(name)
         if job and node.state in ENDS[ended] and not node.orphaned:
-            members.require(self, "x", job["who"])
+            members.require_membership(self, "x", job["who"])
             self.end(name, ended)
 
     def refuse_late_tasks(self, name):
@@ -191,11 +191,11 @@ class Model:
     def uses(self):
         """{limit: nodes that count against it}"""
         nodes = self.view.nodes
-        out = [node.domains["rack"] for node in nodes.having(*(state.LEAVING + state.OUT_OF_SERVICE))]
+        out = [node.domains["rack"] for node in nodes.with_state(*(state.LEAVING + state.OUT_OF_SERVICE))]
         return dict(
             {rack: out.count(rack) for rack in set(RACKS.values())},
-            max_down=len(nodes.having(*(state.NOT_SERVING + state.OUT_OF_SERVICE))),
-            max_draining=len(nodes.having("draining")),
+            max_down=len(nodes.with_state(*(state.NOT_SERVING + state.OUT_OF_SERVICE))),
+            max_draining=len(nodes.with_state("draining")),
         )
 
     def check(self):
@@ -297,8 +297,10 @@ def test_no_history_of_several_controllers_breaks_a_budget(policy, moves):
     for dummy in range(60):
         for name in NAMES:
             model.take(name)
-    left = model.view.nodes.having("pending", *state.IN_FLIGHT)
-    spent = limits.spent(model.view.policy, model.view.nodes.having(*state.FAILED), model.view.attempted)
+    left = model.view.nodes.with_state("pending", *state.IN_FLIGHT)
+    spent = limits.explain_spent_budget(
+        model.view.policy, model.view.nodes.with_state(*state.FAILED), model.view.attempt_count
+    )
     assert not left or spent or model.view.stopped, left
     # Who was taken from a dead job while it drained, and may not start any more, is left to the next run.
     assert all(node.state == "pending" or (node.state == "draining" and node.orphaned) for node in left)

@@ -223,5 +223,5 @@ def test_other_actions_of_a_rollout_name_them_too(act, plugin, key, name):
 
 def test_option_that_is_no_variable_is_read_as_ansible_reads_it():
     given = {"phase": "drain", "webhook": "", "artifact_dir": "/x"}
-    read = options.read(given, rollout_gate.ARGUMENT_SPEC, options.VARIABLES)
+    read = options.read_options(given, rollout_gate.ARGUMENT_SPEC, options.VARIABLES)
     assert (read["phase"], read["webhook"]) == ("drain", None)

@@ -8,11 +8,16 @@ import dataclasses
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import DRAIN, SERVING, STEPS, reached
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import (
+    DRAIN,
+    SERVING,
+    STEPS,
+    find_resume_step,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, gate, limits, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
-POLICY = limits.complete({}, 10)
+POLICY = limits.complete_policy({}, 10)
 ENDED = "2026-01-01T00:00:00.000Z"
 GONE, MARKED = Probe("a", reachable=False), Probe("a", version="1.0", quarantined="a marker")
 
@@ -31,7 +36,7 @@ def before(name, value):
 
 
 def test_failure_domains_take_turns_and_numbers_sort_as_numbers():
-    made = plan.build("2.0", probes("g-r1-10", "g-r1-2", "g-r2-1", "g-r1-1", "g-r3-1"), POLICY)
+    made = plan.build_plan("2.0", probes("g-r1-10", "g-r1-2", "g-r2-1", "g-r1-1", "g-r3-1"), POLICY)
     assert made.order == ["g-r1-1", "g-r2-1", "g-r3-1", "g-r1-2", "g-r1-10"]
 
 
@@ -40,7 +45,7 @@ def test_failure_domains_take_turns_and_numbers_sort_as_numbers():
 )
 def test_the_table_that_is_handed_on_has_a_hundred_lines_and_says_how_many_more(lines, last):
     given = ["line %d" % number for number in range(lines)]
-    table = plan_text.table(given)
+    table = plan_text.cut_lines(given)
     assert table[: plan_text.HANDED] == given[: plan_text.HANDED] and table[-1] == last
     assert len(table) == min(lines, plan_text.HANDED + 1)
 
@@ -68,7 +73,7 @@ def test_idle_nodes_go_first_where_the_order_is_free(loads, expected):
         found = [
             Probe(name, version="1.0", domains={"rack": name[0]}, at_work=LOADS[name[-1]]) for name in text.split()
         ]
-        return plan.build("2.0", found, more.pop("policy", POLICY), **more)
+        return plan.build_plan("2.0", found, more.pop("policy", POLICY), **more)
 
     one = made(loads)
     assert one.order == expected.split() == made(" ".join(reversed(loads.split()))).order, (
@@ -79,7 +84,7 @@ def test_idle_nodes_go_first_where_the_order_is_free(loads, expected):
     }
     for name in one.order:
         word = {"i": ", idle", "u": "2.0", "w": ", at work"}[name[-1]]
-        assert [line for line in plan_text.describe(one, "r") if " %s (" % name in line][0].endswith(word)
+        assert [line for line in plan_text.describe_plan(one, "r") if " %s (" % name in line][0].endswith(word)
 
 
 @pytest.mark.parametrize(
@@ -100,14 +105,14 @@ def test_a_node_goes_back_with_the_kernel_that_ran(now, following, installed, ex
         Probe("a", version="2.0", kernel=now, next_kernel=following, kernels=installed),
         Probe("b", version="2.0", kernel="k2"),
     ]
-    plain = plan.build("", found, POLICY, targets={"a": "1.0", "b": "1.0"})
-    made = plan.build("", found, POLICY, targets={"a": "1.0", "b": "1.0"}, kernels={"a": "k1"})
+    plain = plan.build_plan("", found, POLICY, targets={"a": "1.0", "b": "1.0"})
+    made = plan.build_plan("", found, POLICY, targets={"a": "1.0", "b": "1.0"}, kernels={"a": "k1"})
     assert (
         made.nodes["a"].get("to_kernel") == expected
         and "to_kernel" not in made.nodes["b"]
         and made.nodes["a"]["from_kernel"] == now
     )
-    lines = plan_text.describe(made, "r")
+    lines = plan_text.describe_plan(made, "r")
     assert ("  1. a: driver 2.0 -> 1.0%s" % (", kernel k1" if expected else "")) in lines
     notes = [line for line in lines if "kernel k1" in line and "no longer installed on a" in line]
     assert bool(notes) == ("k1" not in installed)
@@ -123,7 +128,7 @@ def test_kernels_that_are_not_known_are_told_as_that_and_not_taken_as_there():
         Probe("c", version="2.0", kernel="k2", next_kernel="k2", kernels=("k2",)),
         Probe("d", version="2.0", kernel="k1", next_kernel="k1"),
     ]
-    made = plan.build("", found, POLICY, targets=dict.fromkeys("abcd", "1.0"), kernels=dict.fromkeys("abcd", "k1"))
+    made = plan.build_plan("", found, POLICY, targets=dict.fromkeys("abcd", "1.0"), kernels=dict.fromkeys("abcd", "k1"))
     assert [node.get("to_kernel") for node in made.nodes.values()] == [None] * 4 and made.order == list("abcd")
     gone, unknown = made.notes
     assert "kernel k1" in gone and "no longer installed on c:" in gone
@@ -134,9 +139,9 @@ def test_kernels_that_are_not_known_are_told_as_that_and_not_taken_as_there():
 def test_the_kernel_that_ran_before_is_not_what_a_second_run_finds(value):
     left = state.Node("a", value, from_version="1.0", to_version="2.0", from_kernel="k1")
     found = [Probe("a", version="2.0", kernel="k2"), Probe("b", version="1.0", kernel="k2")]
-    made = plan.build("2.0", found, POLICY, previous=story(left, finished=ENDED))
+    made = plan.build_plan("2.0", found, POLICY, previous=story(left, finished=ENDED))
     assert {name: node["from_kernel"] for name, node in made.nodes.items()} == {"a": "k1", "b": "k2"}
-    view = events.reduce([dict(plan.event(made, "r"), event="plan", run="x", time="2026-01-02T00:00:00.000Z")])
+    view = events.reduce([dict(plan.make_event(made, "r"), event="plan", run="x", time="2026-01-02T00:00:00.000Z")])
     assert view.nodes.get("a").from_kernel == "k1"
 
 
@@ -145,26 +150,26 @@ def test_no_node_that_does_not_go_has_to_boot_another_kernel():
         Probe("a", version="1.0", kernel="k2", next_kernel="k2", kernels=("k1", "k2")),
         Probe("b", reachable=False, kernels=("k1",)),
     ]
-    made = plan.build("1.0", found, POLICY, kernels={"a": "k1", "b": "k1"})
+    made = plan.build_plan("1.0", found, POLICY, kernels={"a": "k1", "b": "k1"})
     assert not made.order and not [node for node in made.nodes.values() if "to_kernel" in node] and not made.notes
 
 
 def test_no_job_that_begins_or_ends_makes_a_plan_another_one():
     def made(*at_work, **more):
         found = [Probe("abcd"[number], version="1.0", at_work=work) for number, work in enumerate(at_work)]
-        return plan.build("2.0", found, more.pop("policy", POLICY), **more)
+        return plan.build_plan("2.0", found, more.pop("policy", POLICY), **more)
 
     quiet, busy = made(False, False, False, False), made(True, None, False, True)
     assert busy.order == ["c", "b", "a", "d"] and quiet.order == ["a", "b", "c", "d"] and busy.sha256 == quiet.sha256
     # Canaries and orphaned nodes keep their positions; a node stays in its wave.
     assert made(True, True, False, False, canaries=["b"]).order == ["b", "c", "d", "a"]
     assert made(False, False, False, True, previous=story(state.Node("d", "down"))).order == ["d", "a", "b", "c"]
-    waves = limits.complete({"waves": [2, 2]}, 4)
+    waves = limits.complete_policy({"waves": [2, 2]}, 4)
     assert made(True, False, True, False, policy=waves).order == ["b", "a", "d", "c"]
 
 
 def test_canaries_go_first_in_the_order_given():
-    made = plan.build("2.0", probes("g-r1-1", "g-r1-2", "g-r2-1"), POLICY, canaries=["g-r2-1", "g-r1-2"])
+    made = plan.build_plan("2.0", probes("g-r1-1", "g-r1-2", "g-r2-1"), POLICY, canaries=["g-r2-1", "g-r1-2"])
     assert made.order == ["g-r2-1", "g-r1-2", "g-r1-1"]
 
 
@@ -201,7 +206,7 @@ def test_canaries_go_first_in_the_order_given():
 )
 def test_state_of_a_node_in_the_plan(fields, previous, expected, words):
     probe = Probe("a", **{"version": "2.0", "identity": {"machine_id": "1" * 32}, **fields})
-    made = plan.build("2.0", [probe], POLICY, previous=before("a", previous) if previous else None)
+    made = plan.build_plan("2.0", [probe], POLICY, previous=before("a", previous) if previous else None)
     assert made.nodes["a"]["state"] == expected
     assert words in made.nodes["a"]["reason"]
     assert made.order == (["a"] if expected == "pending" else [])
@@ -226,25 +231,26 @@ def test_a_node_that_was_done_and_is_found_sick_costs_no_budget_and_is_done_agai
             "layout": True if layout else None,
         }
         probe = Probe("a", version="2.0", **seen)
-        made = plan.build("2.0", [probe], POLICY, previous=view, layouts=wanted)
-        view = events.apply(
-            view, dict(plan.event(made, "x"), event="plan", run=str(number), time="2026-01-0%dT00:00:00.000Z" % number)
+        made = plan.build_plan("2.0", [probe], POLICY, previous=view, layouts=wanted)
+        view = events.apply_event(
+            view,
+            dict(plan.make_event(made, "x"), event="plan", run=str(number), time="2026-01-0%dT00:00:00.000Z" % number),
         )
         node = view.nodes.get("a")
         assert made.order == [] and (node.from_version, node.from_kernel) == ("1.0", "k1")
         assert (node.proven, node.attempt, node.steps) == (True, 1, steps)
         assert node.state == (expected if number == 3 else "failed")
-        assert not limits.charged(view.nodes.having(*state.FAILED)) and state.verdict(view, True) == (
+        assert not limits.filter_charged(view.nodes.with_state(*state.FAILED)) and state.judge_rollout(view, True) == (
             "complete" if node.state == "done" else "failed"
         )
-        events.apply(view, {"event": "end", "run": str(number), "time": "2026-01-0%dT00:01:00.000Z" % number})
+        events.apply_event(view, {"event": "end", "run": str(number), "time": "2026-01-0%dT00:01:00.000Z" % number})
 
 
 @pytest.mark.parametrize("value", state.IN_FLIGHT)
 @pytest.mark.parametrize("version, error", [("2.0", ""), ("1.0", ""), (None, ""), (None, "nothing loaded")])
 def test_nodes_left_in_flight_go_first_whatever_is_on_them(value, version, error):
     found = probes("a-r1", "b-r1") + [Probe("z-r9", version=version, error=error)]
-    made = plan.build("2.0", found, POLICY, previous=before("z-r9", value), canaries=["b-r1"])
+    made = plan.build_plan("2.0", found, POLICY, previous=before("z-r9", value), canaries=["b-r1"])
     assert made.order == ["z-r9", "b-r1", "a-r1"]
     assert made.orphaned == ["z-r9"]
     assert made.nodes["z-r9"]["from"] == "1.0"
@@ -277,14 +283,16 @@ def test_node_that_its_schedulers_kept_out(version, steps, marker, finished, pla
     done = [state.Step(name, "t") for name in steps.split()]
     left = state.Node("a", state="quarantined", failure=state.HARD, reason="they said no", steps=done)
     probe = Probe("a", version=version, quarantined=marker)
-    made = plan.build("2.0", [probe], POLICY, previous=story(left, finished=finished))
-    view = events.apply(story(left, finished=finished), dict(plan.event(made, "r"), event="plan", run="2", time="t"))
+    made = plan.build_plan("2.0", [probe], POLICY, previous=story(left, finished=finished))
+    view = events.apply_event(
+        story(left, finished=finished), dict(plan.make_event(made, "r"), event="plan", run="2", time="t")
+    )
     node = view.nodes.get("a")
     assert (node.state, node.orphaned, made.nodes["a"].get("again")) == (planned, again == RESUME, again)
     if again == RESUME:
         assert (node.reason, made.nodes["a"]["from"]) == ("they said no", "1.0")
-        assert reached([step.name for step in node.steps]) == SERVING
-        assert "died" not in "".join(plan_text.describe(made, "r"))
+        assert find_resume_step([step.name for step in node.steps]) == SERVING
+        assert "died" not in "".join(plan_text.describe_plan(made, "r"))
 
 
 @pytest.mark.parametrize(
@@ -299,17 +307,17 @@ def test_node_that_its_schedulers_kept_out(version, steps, marker, finished, pla
 def test_a_node_that_was_lost_after_its_change_is_taken_up_whatever_it_has(steps, version, orphaned):
     done = [state.Step(name, "t") for name in steps]
     left = state.Node("a", state="lost", failure=state.LOST, reason="gone", steps=done)
-    away = plan.build("2.0", [Probe("a", reachable=False)], POLICY, previous=story(left))
+    away = plan.build_plan("2.0", [Probe("a", reachable=False)], POLICY, previous=story(left))
     assert (away.nodes["a"]["state"], away.order) == ("lost", [])
-    view = events.apply(story(left), dict(plan.event(away, "r"), event="plan", run="2", time="t"))
+    view = events.apply_event(story(left), dict(plan.make_event(away, "r"), event="plan", run="2", time="t"))
     for previous in (story(left), story(left, finished="t"), view):
-        made = plan.build("2.0", [Probe("a", version=version, verdict="pass")], POLICY, previous=previous)
+        made = plan.build_plan("2.0", [Probe("a", version=version, verdict="pass")], POLICY, previous=previous)
         assert (made.orphaned == ["a"]) is orphaned and made.order == ["a"], "it is never finished by its version"
         assert made.nodes["a"]["from"] == "1.0", "where it goes back to is not forgotten while it does not answer"
 
 
 NEW = Probe("a", version="1.0")
-ONE_PSU = limits.complete({"domain_caps": {"psu": 1}}, 1)
+ONE_PSU = limits.complete_policy({"domain_caps": {"psu": 1}}, 1)
 
 
 @pytest.mark.parametrize(
@@ -330,15 +338,15 @@ ONE_PSU = limits.complete({"domain_caps": {"psu": 1}}, 1)
 )
 def test_bad_input_is_named(arguments, words):
     with pytest.raises(plan.PlanError, match=words):
-        plan.build(**dict({"target": "2.0", "probes": [NEW], "policy": POLICY}, **arguments))
+        plan.build_plan(**dict({"target": "2.0", "probes": [NEW], "policy": POLICY}, **arguments))
 
 
 @pytest.mark.parametrize("value", state.IN_FLIGHT)
 def test_a_node_in_flight_that_is_left_out_is_not_forgotten(value):
     why = r"z was in flight \(%s\) when its controller died, and is not among the nodes of this run" % value
     with pytest.raises(plan.PlanError, match=why):
-        plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value))
-    made = plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value), abandoned=["z"])
+        plan.build_plan("2.0", probes("a-r1"), POLICY, previous=before("z", value))
+    made = plan.build_plan("2.0", probes("a-r1"), POLICY, previous=before("z", value), abandoned=["z"])
     assert made.order == ["a-r1"] and made.nodes["z"]["state"] == "lost"
     assert made.nodes["z"]["reason"] == "abandoned: it was %s when its controller died" % value
 
@@ -347,14 +355,14 @@ def test_a_node_in_flight_that_is_left_out_is_not_forgotten(value):
     "value, kept", [("lost", True), ("quarantined", True), ("done", False), ("pending", False), ("rolled_back", False)]
 )
 def test_a_node_out_of_service_holds_its_slot_also_when_it_is_left_out(value, kept):
-    made = plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value))
+    made = plan.build_plan("2.0", probes("a-r1"), POLICY, previous=before("z", value))
     assert made.order == ["a-r1"] and ("z" in made.nodes) == kept
     if kept:
         assert (made.nodes["z"]["state"], made.nodes["z"]["failure"]) == (value, state.HARD)
 
 
 def test_every_node_can_have_a_version_of_its_own():
-    made = plan.build(
+    made = plan.build_plan(
         "", [Probe("a", version="3.0"), Probe("b", version="3.0")], POLICY, targets={"a": "1.0", "b": "2.0"}
     )
     assert (made.nodes["a"]["to"], made.nodes["b"]["to"], made.target) == ("1.0", "2.0", "1.0, 2.0")
@@ -362,18 +370,18 @@ def test_every_node_can_have_a_version_of_its_own():
 
 def test_the_digest_tells_plans_apart_and_nothing_else():
     found = probes("a-r1", "b-r2")
-    one = plan.build("2.0", found, POLICY)
-    assert one.sha256 == plan.build("2.0", list(reversed(found)), POLICY).sha256
+    one = plan.build_plan("2.0", found, POLICY)
+    assert one.sha256 == plan.build_plan("2.0", list(reversed(found)), POLICY).sha256
     others = [
-        plan.build("2.1", found, POLICY),
-        plan.build("2.0", found[:1], POLICY),
-        plan.build("2.0", found, dict(POLICY, max_down=2)),
-        plan.build("2.0", found, POLICY, canaries=["b-r2"]),
-        plan.build("2.0", probes("a-r1", "b-r2", version="1.1"), POLICY),
-        plan.build("2.0", found, POLICY, canaries=["a-r1"]),  # the same order, and others wait for it
+        plan.build_plan("2.1", found, POLICY),
+        plan.build_plan("2.0", found[:1], POLICY),
+        plan.build_plan("2.0", found, dict(POLICY, max_down=2)),
+        plan.build_plan("2.0", found, POLICY, canaries=["b-r2"]),
+        plan.build_plan("2.0", probes("a-r1", "b-r2", version="1.1"), POLICY),
+        plan.build_plan("2.0", found, POLICY, canaries=["a-r1"]),  # the same order, and others wait for it
         # a cap holds others apart
-        plan.build("2.0", [dataclasses.replace(probe, domains={"rack": "rack_r9"}) for probe in found], POLICY),
-        plan.build("2.0", found, limits.complete({"on_failure": "stop"}, 10)),
+        plan.build_plan("2.0", [dataclasses.replace(probe, domains={"rack": "rack_r9"}) for probe in found], POLICY),
+        plan.build_plan("2.0", found, limits.complete_policy({"on_failure": "stop"}, 10)),
     ]
     assert len({one.sha256} | {other.sha256 for other in others}) == 9
 
@@ -396,8 +404,8 @@ def test_ten_thousand_nodes_are_planned_and_none_is_forgotten(policy):
         )
 
     found = [taken("gpu-%d-%d" % (rack, number), rack, number) for rack in range(100) for number in range(100)]
-    made = plan.build("2.0", found, limits.complete(policy, len(found)), canaries_per_stratum=2)
-    lines = plan_text.describe(made, "x", 900)
+    made = plan.build_plan("2.0", found, limits.complete_policy(policy, len(found)), canaries_per_stratum=2)
+    lines = plan_text.describe_plan(made, "x", 900)
     assert len(made.order) == 9900 and set(made.order) | {probe.name for probe in found if probe.version == "2.0"} == {
         probe.name for probe in found
     }
@@ -416,10 +424,10 @@ def test_canaries_of_every_stratum_beside_those_that_were_named():
         )
         for number in range(8)
     ]
-    made = plan.build("2.0", found, POLICY, canaries=["n6"], canaries_per_stratum=1)
+    made = plan.build_plan("2.0", found, POLICY, canaries=["n6"], canaries_per_stratum=1)
     assert made.canaries == ["n6", "n0"], "n6 speaks for the h100"
     assert made.order[:2] == ["n6", "n0"] and sorted(made.order) == sorted(probe.name for probe in found)
-    two = plan.build("2.0", found, POLICY, canaries_per_stratum=2)
+    two = plan.build_plan("2.0", found, POLICY, canaries_per_stratum=2)
     assert [two.nodes[name]["canary"] for name in two.canaries] == [True] * 4
 
 
@@ -428,7 +436,7 @@ def test_neighbours_in_the_order_share_no_domain_of_the_tightest_cap():
         Probe("n%02d" % number, version="1.0", domains={"rack": "r%d" % (number % 2), "island": "i%d" % (number // 4)})
         for number in range(12)
     ]
-    made = plan.build("2.0", found, limits.complete({"domain_caps": {"island": 1, "rack": 2}}, 12))
+    made = plan.build_plan("2.0", found, limits.complete_policy({"domain_caps": {"island": 1, "rack": 2}}, 12))
     islands = [made.nodes[name]["domains"]["island"] for name in made.order]
     assert all(len(set(islands[number : number + 3])) == 3 for number in range(0, 12, 3))
 
@@ -452,37 +460,41 @@ def test_how_long_it_will_take(count, policy, canaries, expected):
     found = [
         Probe("n%02d" % number, version="1.0", domains={"rack": "r%d" % (number % 2)}) for number in range(count)
     ] or [Probe("x", version="2.0")]
-    made = plan.build("2.0", found, limits.complete(policy, 10), canaries=[probe.name for probe in found[:canaries]])
-    assert plan_text.estimate(made, 100) == expected
+    made = plan.build_plan(
+        "2.0", found, limits.complete_policy(policy, 10), canaries=[probe.name for probe in found[:canaries]]
+    )
+    assert plan_text.estimate_plan(made, 100) == expected
 
 
 def test_one_version_for_all_goes_before_what_the_inventory_has():
     """Nodes have their nvidia_driver_version in the inventory: an upgrade that is asked for is not over before it
     began.
     """
-    made = plan.build("2.0", probes("a-r1"), POLICY, targets={"a-r1": "1.0"})
+    made = plan.build_plan("2.0", probes("a-r1"), POLICY, targets={"a-r1": "1.0"})
     assert made.order == ["a-r1"] and made.nodes["a-r1"]["to"] == "2.0"
 
 
 def test_an_approval_does_not_change_what_is_approved():
     found = probes("a-r1")
-    assert plan.build("2.0", found, dict(POLICY, approved="x")).sha256 == plan.build("2.0", found, POLICY).sha256
+    assert (
+        plan.build_plan("2.0", found, dict(POLICY, approved="x")).sha256 == plan.build_plan("2.0", found, POLICY).sha256
+    )
 
 
 def test_the_plan_for_people():
-    made = plan.build("2.0", probes("a-r1") + [Probe("b-r2", version="2.0", verdict="pass")], POLICY)
-    lines = plan_text.describe(made, "x")
+    made = plan.build_plan("2.0", probes("a-r1") + [Probe("b-r2", version="2.0", verdict="pass")], POLICY)
+    lines = plan_text.describe_plan(made, "x")
     assert lines[0].startswith("Rollout x: 1 of 2 nodes to 2.0, at most 1 down at a time, stop at 1 failed (plan ")
     assert lines[1:] == ["  1. a-r1 (rack_r1): driver 1.0 -> 2.0", "  left out: b-r2, skipped, already at 2.0"]
 
 
 def test_the_steps_are_told_once_for_all_nodes_with_the_same_ones():
-    made = plan.build("2.0", probes("a-r1", "b-r2", "c-r3"), POLICY)
-    (line,) = plan_text.steps(made)
+    made = plan.build_plan("2.0", probes("a-r1", "b-r2", "c-r3"), POLICY)
+    (line,) = plan_text.list_steps(made)
     assert line.startswith("each node would go through ")
     layout = {"install": False, "layout": {"name": "all-1g"}}
     mixed = dataclasses.replace(made, nodes=dict(made.nodes, **{"b-r2": dict(made.nodes["b-r2"], **layout)}))
-    driver, mig = (line.partition(" would go through ") for line in plan_text.steps(mixed))
+    driver, mig = (line.partition(" would go through ") for line in plan_text.list_steps(mixed))
     assert (driver[0], mig[0]) == ("a-r1, c-r3", "b-r2") and driver[2] == line.partition(" would go through ")[2]
     for told, wanted in ((driver, {"install", "prove", "reload", "reboot"}), (mig, set())):
         words = set(told[2].replace(",", "").split()) & set(STEPS)
@@ -494,7 +506,7 @@ def story(*nodes, finished=None, **fields):
     """The state that an earlier run of the rollout left."""
     view = state.Rollout(rollout_id="x", run="before", finished=finished, **fields)
     for node in nodes:
-        view.nodes.put(
+        view.nodes.store(
             dataclasses.replace(node, from_version=node.from_version or "1.0", to_version=node.to_version or "2.0")
         )
     return view
@@ -504,26 +516,26 @@ def story(*nodes, finished=None, **fields):
 def test_a_canary_that_was_in_flight_when_its_controller_died_is_one_again(value):
     left = story(state.Node("z-r9", value, canary=True))
     for named in (["z-r9"], []):
-        made = plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=left, canaries=named)
+        made = plan.build_plan("2.0", probes("a-r1", "z-r9"), POLICY, previous=left, canaries=named)
         assert (made.order, made.orphaned, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
         assert any(
             "z-r9" in line and "was in flight when its controller died, canary" in line
-            for line in plan_text.describe(made, "x")
+            for line in plan_text.describe_plan(made, "x")
         )
-    assert plan.build(
+    assert plan.build_plan(
         "2.0", probes("a-r1", "z-r9"), POLICY, previous=story(state.Node("z-r9", value)), canaries=["z-r9"]
     ).canaries == ["z-r9"]
 
 
 def test_no_node_starts_beside_an_orphaned_canary():
-    made = plan.build(
+    made = plan.build_plan(
         "2.0",
         probes("a-r1", "z-r9"),
-        limits.complete({"max_down": 2, "canary_soak_s": 60}, 2),
+        limits.complete_policy({"max_down": 2, "canary_soak_s": 60}, 2),
         canaries=["z-r9"],
         previous=story(state.Node("z-r9", "soaking", canary=True)),
     )
-    view = events.reduce([dict(plan.event(made, "x"), event="plan", run="r", time=ENDED)])
+    view = events.reduce([dict(plan.make_event(made, "x"), event="plan", run="r", time=ENDED)])
     assert gate.decide(view, DRAIN, "z-r9").answer == "go"
     assert gate.decide(view, DRAIN, "a-r1").answer == "wait"
     assert gate.decide(view, DRAIN, "a-r1", ["a-r1"]).answer == "stop", "the canary has left the play"
@@ -531,7 +543,7 @@ def test_no_node_starts_beside_an_orphaned_canary():
 
 def test_one_canary_of_a_stratum_is_enough_also_when_it_was_in_flight():
     found = [Probe(name, version="1.0", stratum="h100") for name in ("a", "b", "c")]
-    made = plan.build("2.0", found, POLICY, previous=story(state.Node("c", "down")), canaries_per_stratum=1)
+    made = plan.build_plan("2.0", found, POLICY, previous=story(state.Node("c", "down")), canaries_per_stratum=1)
     assert made.canaries == ["c"]
 
 
@@ -546,14 +558,14 @@ def test_one_canary_of_a_stratum_is_enough_also_when_it_was_in_flight():
 def test_canary_that_cannot_start_is_refused_before_any_node_starts(fields, words):
     match = "c, which cannot start: " + words + ".*Repair.*rollout_canaries.*Nothing was changed"
     with pytest.raises(plan.PlanError, match=match):
-        plan.build("2.0", probes("a-r1") + [Probe("c", **fields)], POLICY, canaries=["c"])
+        plan.build_plan("2.0", probes("a-r1") + [Probe("c", **fields)], POLICY, canaries=["c"])
 
 
 def test_a_canary_at_its_target_holds_up_no_node():
     same = Probe("d", version="2.0", identity=MACHINE)
     found = probes("a-r1") + [Probe("c", version="2.0", verdict="pass"), same]
-    done = state.Node("d", "done", machine=entries.machine(same))
-    made = plan.build("2.0", found, POLICY, previous=story(done), canaries=["c", "d"])
+    done = state.Node("d", "done", machine=entries.identify_machine(same))
+    made = plan.build_plan("2.0", found, POLICY, previous=story(done), canaries=["c", "d"])
     assert (made.order, made.canaries) == (["a-r1"], [])
     assert (made.nodes["d"]["canary"], made.nodes["c"].get("canary", False)) == (True, False), (
         "one that was at the target before has shown nothing"
@@ -583,7 +595,7 @@ def test_a_canary_at_its_target_holds_up_no_node():
 )
 @pytest.mark.parametrize("finished", [None, ENDED])
 def test_what_a_rollout_did_to_a_node_is_charged_to_its_next_run_too(found, left, expected, finished):
-    node = plan.build("2.0", [found], POLICY, previous=story(left, finished=finished)).nodes["a"]
+    node = plan.build_plan("2.0", [found], POLICY, previous=story(left, finished=finished)).nodes["a"]
     assert (node["state"], node["failure"], node.get("signature", "")) == expected
 
 
@@ -591,7 +603,7 @@ def test_a_node_that_is_left_out_is_charged_too():
     left = story(
         state.Node("y", "lost", failure="lost"), state.Node("z", "quarantined", failure="sick"), state.Node("x", "down")
     )
-    nodes = plan.build("2.0", probes("a-r1"), POLICY, previous=left, abandoned=["x"]).nodes
+    nodes = plan.build_plan("2.0", probes("a-r1"), POLICY, previous=left, abandoned=["x"]).nodes
     assert {name: nodes[name]["failure"] for name in "xyz"} == {"x": "lost", "y": "lost", "z": "sick"}
 
 
@@ -607,20 +619,22 @@ def test_a_node_that_is_left_out_is_charged_too():
 )
 def test_failures_outside_the_limit_count_in_a_run_that_goes_on(finished, value, failure, counts):
     left = state.Node("z", value, failure=failure, signature="s", reason="GPU 3 is gone", attempt=1)
-    made = plan.build("2.0", probes("a-r1"), POLICY, previous=story(left, finished=finished))
+    made = plan.build_plan("2.0", probes("a-r1"), POLICY, previous=story(left, finished=finished))
     assert made.order == ["a-r1"] and ("z" in made.nodes) == counts
     if counts:
         view = state.Rollout(nodes=state.Nodes([left]))
-        events.apply(view, dict(plan.event(made, "x"), event="plan", time="2026-01-02T00:00:00.000Z", run="2"))
+        events.apply_event(
+            view, dict(plan.make_event(made, "x"), event="plan", time="2026-01-02T00:00:00.000Z", run="2")
+        )
         assert gate.decide(view, DRAIN, "a-r1").answer == "stop", "the budget of 1 is spent"
-        assert any("failures still count: z" in line for line in plan_text.describe(made, "x"))
+        assert any("failures still count: z" in line for line in plan_text.describe_plan(made, "x"))
 
 
 @pytest.mark.parametrize("value", ["rolled_back", "failed"])
 def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(value):
     left = state.Node("a", value, failure="hard", signature="s", reason="GPU 3 is gone")
     found = [Probe("a", version="1.0"), Probe("b", version="1.0")]
-    going_on = plan.build("2.0", found, POLICY, previous=story(left))
+    going_on = plan.build_plan("2.0", found, POLICY, previous=story(left))
     node = going_on.nodes["a"]
     assert (going_on.order, node["state"], node["failure"], node["signature"], node["reason"]) == (
         ["b"],
@@ -629,15 +643,16 @@ def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(v
         "s",
         "GPU 3 is gone",
     )
-    assert any("run before was interrupted" in line for line in plan_text.describe(going_on, "x")) and any(
-        "failures still count: a" in line and "rollout_verb=retry" in line for line in plan_text.describe(going_on, "x")
+    assert any("run before was interrupted" in line for line in plan_text.describe_plan(going_on, "x")) and any(
+        "failures still count: a" in line and "rollout_verb=retry" in line
+        for line in plan_text.describe_plan(going_on, "x")
     )
-    later = plan.build("2.0", found, POLICY, previous=story(left, finished=ENDED))
+    later = plan.build_plan("2.0", found, POLICY, previous=story(left, finished=ENDED))
     assert later.order == ["a", "b"] and later.nodes["a"].get("failure", "") == ""
     assert "1. a: driver 1.0 -> 2.0, retried after: %s, GPU 3 is gone" % value in "\n".join(
-        plan_text.describe(later, "x")
+        plan_text.describe_plan(later, "x")
     )
-    sick = plan.build("2.0", found, POLICY, previous=story(state.Node("a", "failed", failure="sick")))
+    sick = plan.build_plan("2.0", found, POLICY, previous=story(state.Node("a", "failed", failure="sick")))
     assert sick.order == ["a", "b"], "it is examined again"
 
 
@@ -652,7 +667,7 @@ def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(v
     ],
 )
 def test_where_a_package_version_is_wanted_the_packages_are_compared(target, package, expected, was):
-    made = plan.build(target, [Probe("a", version="550.163.01", package=package, verdict="pass")], POLICY)
+    made = plan.build_plan(target, [Probe("a", version="550.163.01", package=package, verdict="pass")], POLICY)
     assert (made.nodes["a"]["state"], made.nodes["a"]["from"]) == (expected, was)
 
 
@@ -679,7 +694,9 @@ MACHINE = {"machine_id": "1" * 32, "board_serial": "B1", "gpus": ["GPU-a", "GPU-
 )
 def test_proof_is_of_one_machine(now, verdict, expected):
     first = Probe("a", version="1.0", identity=MACHINE)
-    node = state.Node("a", "done", from_version="1.0", to_version="2.0", proven=True, machine=entries.machine(first))
+    node = state.Node(
+        "a", "done", from_version="1.0", to_version="2.0", proven=True, machine=entries.identify_machine(first)
+    )
     probe = Probe("a", version="2.0", verdict=verdict, identity=dict(MACHINE, **now))
     entry = entries.entry_of(probe, "2.0", node, False)
     assert (entry["state"], entry["from"]) == expected
@@ -688,10 +705,10 @@ def test_proof_is_of_one_machine(now, verdict, expected):
 def test_way_back_of_another_machine_is_not_taken_over():
     first = Probe("a", version="0.9", identity=MACHINE)
     for value in ("quarantined", "lost", "rolled_back", "failed"):
-        node = state.Node("a", value, from_version="0.9", to_version="2.0", machine=entries.machine(first))
+        node = state.Node("a", value, from_version="0.9", to_version="2.0", machine=entries.identify_machine(first))
         node.steps = [state.Step("install", "t")]
         probe = Probe("a", version="1.0", identity=dict(MACHINE, machine_id="2" * 32))
         entry = entries.entry_of(probe, "2.0", node, False)
         assert (entry["state"], entry["from"], entry.get("orphaned")) == ("pending", "1.0", None) and entry["again"]
-    in_flight = state.Node("a", "down", from_version="0.9", to_version="2.0", machine=entries.machine(first))
+    in_flight = state.Node("a", "down", from_version="0.9", to_version="2.0", machine=entries.identify_machine(first))
     assert entries.entry_of(probe, "2.0", in_flight, True)["orphaned"], "its slot is not given away"

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.cores
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
 
-ELSEWHERE = dict(owner.identify(os.getpid()), pid_namespace="pid:[1]", host="elsewhere")
+ELSEWHERE = dict(owner.identify_process(os.getpid()), pid_namespace="pid:[1]", host="elsewhere")
 
 
 def audit(version="1.0"):
@@ -57,7 +57,7 @@ FAILED_CHECKS = {"verdict": "fail", "checks": [{"status": status, "message": tex
     ids=str,
 )
 def test_verdict_of_a_health_answer_is_read(result, expected):
-    assert probes.judged(result) == expected
+    assert probes.read_verdict(result) == expected
 
 
 LATER = "2099-01-01T00:00:00.000Z"
@@ -72,7 +72,7 @@ def leave(ledger, names="ab", rack="", lost=False):
     """Plan nodes by a controller that died, or lost the first of them, when it was down and changed."""
     places = [{"rack": rack} if rack and name == names[0] else {} for name in names]
     entries = [{"state": "pending", "from": "1.0", "to": "2.0", "reason": "", "domains": place} for place in places]
-    nodes, policy = dict(zip(names, entries)), limits.complete({}, len(names))
+    nodes, policy = dict(zip(names, entries)), limits.complete_policy({}, len(names))
     given = {"run": "dead", "rollout_id": ledger.rollout_id, "target": "2.0", "order": list(names), "sha256": "f"}
     of_node = {"run": "dead", "node": names[0]}
 
@@ -188,7 +188,7 @@ def test_the_ledger_records_the_job_with_the_plan_and_as_its_owner(act, url):
         return
     act(job=JOB, hosts={name: {"gpu_node_upgrade_artifact_host": "store"} for name in "ab"})
     assert act.ledger.events()[0]["job"] == act.ledger.owner()["owner"]["job"] == dict(JOB, id="42")
-    assert "AWX job 42" in owner.describe(act.ledger.owner()["owner"])
+    assert "AWX job 42" in owner.describe_owner(act.ledger.owner()["owner"])
 
 
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
@@ -247,7 +247,7 @@ def test_who_is_at_work_goes_last_and_the_plan_says_so(act):
     ],
 )
 def test_kernels_that_the_audit_does_not_list_are_not_known(told, expected):
-    found = probes.probe("a", {"audit": dict(audit()["audit"], **told)}, {"stat": {}}, {})
+    found = probes.make_probe("a", {"audit": dict(audit()["audit"], **told)}, {"stat": {}}, {})
     assert found.kernels == expected and not found.error
 
 
@@ -391,10 +391,12 @@ def others(act):
 
     def begin(rollout_id, names="ab"):
         def work(transaction):
-            owner.claim(transaction, rollout_id, "run", list(names), ELSEWHERE)
+            owner.claim_rollout(transaction, rollout_id, "run", list(names), ELSEWHERE)
             found = [Probe(name, version="1.0") for name in names]
             transaction.append(
-                "plan", run="run", **plan.event(plan.build("2.0", found, limits.complete({}, len(names))), rollout_id)
+                "plan",
+                run="run",
+                **plan.make_event(plan.build_plan("2.0", found, limits.complete_policy({}, len(names))), rollout_id),
             )
 
         open_ledger(act, rollout_id).transact(work)
@@ -494,7 +496,7 @@ def test_canaries_that_are_done_may_still_be_counted_with_the_failures_that_are_
 
 
 def test_a_report_that_cannot_be_made_keeps_no_rollout_from_beginning(act, monkeypatch):
-    monkeypatch.setattr(publish, "gather", mock.Mock(side_effect=KeyError("a template's")))
+    monkeypatch.setattr(publish, "gather_document", mock.Mock(side_effect=KeyError("a template's")))
     warned = []
     monkeypatch.setattr(
         "ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action.display.warning", warned.append
@@ -509,7 +511,7 @@ def test_a_report_that_cannot_be_made_keeps_no_rollout_from_beginning(act, monke
 
 def test_a_report_that_cannot_be_made_at_the_end_changes_no_verdict(act, monkeypatch):
     act("a")
-    monkeypatch.setattr(publish, "gather", mock.Mock(side_effect=KeyError("a template's")))
+    monkeypatch.setattr(publish, "gather_document", mock.Mock(side_effect=KeyError("a template's")))
     result = act("a", plugin=rollout_report, end=True)
     assert (
         result["failed"]
@@ -757,9 +759,9 @@ def test_refused_plan_finishes_the_nodes_in_flight(act, refused):
     )
     assert (other.state, other.position) == ("pending", None)
     assert gate.decide(view, "drain", "a").answer == "go" and gate.decide(view, "drain", "b").answer == "stop"
-    view.nodes.put(dataclasses.replace(node, state="done", orphaned=False))
-    view.nodes.put(dataclasses.replace(other, state="done"))
-    assert state.verdict(view, True) == "incomplete", "what was asked for was refused"
+    view.nodes.store(dataclasses.replace(node, state="done", orphaned=False))
+    view.nodes.store(dataclasses.replace(other, state="done"))
+    assert state.judge_rollout(view, True) == "incomplete", "what was asked for was refused"
     again = act(check=True, **given)
     assert again.get("failed"), "a dry run says what is refused"
 

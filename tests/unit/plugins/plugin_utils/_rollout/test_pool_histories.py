@@ -42,7 +42,7 @@ class Transaction:
         ]
 
     def nodes_of(self, rollout_ids, states):
-        return [(name, node) for name in sorted(rollout_ids) for node in self._views[name].nodes.having(*states)]
+        return [(name, node) for name in sorted(rollout_ids) for node in self._views[name].nodes.with_state(*states)]
 
 
 class Pool:
@@ -65,7 +65,7 @@ class Pool:
         return {
             node.name
             for view in self.views.values()
-            for node in view.nodes.having(*others.OUT)
+            for node in view.nodes.with_state(*others.OUT)
             if node.state != "draining" and not (view.finished and node.state in state.OUT_OF_SERVICE)
         }
 
@@ -76,10 +76,10 @@ class Pool:
         node = view.nodes.get(NODES[name][number])
         if move in ("drain", "down"):
             self.ask(name, node, move)
-        elif move == "end" and not view.nodes.having(*state.IN_FLIGHT):
+        elif move == "end" and not view.nodes.with_state(*state.IN_FLIGHT):
             view.finished = "2026-01-01T00:02:00.000Z"
         elif node.state in ENDS.get(move, ()):
-            events.apply(
+            events.apply_event(
                 view,
                 {"event": "state", "run": "r", "node": node.name, "time": "2026-01-01T00:01:00.000Z", "state": move},
             )
@@ -89,7 +89,7 @@ class Pool:
         others.read_pool_nodes(Transaction(self.views, name), True)
         if gate.decide(view, phase, node.name).answer != "go" or node.state in state.NOT_SERVING:
             return
-        events.apply(view, grant(node.name, phase))
+        events.apply_event(view, grant(node.name, phase))
         if phase == "down" and node.name not in before:
             after = self.out()
             assert len(after) <= view.policy["max_down"], "more than the rollout that was granted allows"

@@ -55,7 +55,7 @@ def test_a_line_is_due_every_five_minutes(before, now, due, time):
 
 class Gate(rollout_gate.ActionModule):
     def __init__(self):
-        self.identity, self.locked, self.said = owner.identify(os.getpid()), 0, []
+        self.identity, self.locked, self.said = owner.identify_process(os.getpid()), 0, []
 
     @property
     def check(self):
@@ -89,7 +89,7 @@ def ledger(tmp_path, url, gate):
     found = Ledger(str(tmp_path), "r1", url)
 
     def work(transaction):
-        owner.claim(transaction, "r1", "run", NAMES, gate.identity)
+        owner.claim_rollout(transaction, "r1", "run", NAMES, gate.identity)
         transaction.append(
             "plan",
             run="run",
@@ -97,7 +97,7 @@ def ledger(tmp_path, url, gate):
             target="2",
             order=NAMES,
             nodes={name: {"state": "pending", "from": "1", "to": "2"} for name in NAMES},
-            policy=limits.complete({"max_down": 1}, 6),
+            policy=limits.complete_policy({"max_down": 1}, 6),
             sha256="f",
         )
         down(transaction, "a0")

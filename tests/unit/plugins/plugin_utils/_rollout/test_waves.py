@@ -48,13 +48,15 @@ def test_every_place_is_in_one_wave_and_a_late_one_in_the_last():
 @pytest.mark.parametrize("waves", ["1,25%", [0], [1, "0%"], [1, "x"], ["101%"], [True], [-1]])
 def test_a_list_that_no_wave_can_follow_is_refused(waves):
     with pytest.raises(options.OptionError, match="rollout_waves"):
-        limits.complete({"waves": waves}, 10)
+        limits.complete_policy({"waves": waves}, 10)
 
 
 def made(names, policy, canaries=()):
     probes = [Probe(name, version="1.0.1") for name in names]
-    policy = limits.complete(dict({"max_down": 9, "failure_budget": 9, "common_cause": 0}, **policy), len(probes))
-    return plan.build(NEW, probes, policy, canaries=canaries)
+    policy = limits.complete_policy(
+        dict({"max_down": 9, "failure_budget": 9, "common_cause": 0}, **policy), len(probes)
+    )
+    return plan.build_plan(NEW, probes, policy, canaries=canaries)
 
 
 def view_of(one):
@@ -78,7 +80,7 @@ def view_of(one):
 def put(view, name, what, failure=""):
     node = view.nodes.get(name)
     node.state, node.failure = what, failure
-    view.nodes.put(node)
+    view.nodes.store(node)
 
 
 def answer(view, name, present=None):
@@ -115,16 +117,16 @@ def test_a_wave_begins_no_more_than_the_failure_budget_allows():
 
 def test_canaries_go_before_all_waves_and_are_a_part_of_them():
     view = view_of(made(["a1", "a2", "a3"], {"waves": [1, 2]}, canaries=["a2", "a3"]))
-    assert [node.name for node in view.nodes.everything()] == ["a2", "a3", "a1"]
+    assert [node.name for node in view.nodes.list_all()] == ["a2", "a3", "a1"]
     assert answer(view, "a3")[0] == "go"
     assert answer(view, "a1") == ("wait", "canaries go first: a2, a3")
 
 
 def test_the_plan_shows_its_waves_and_counts_what_they_cost():
     one = made(["a1", "a2", "a3", "a4"], {"waves": [1, "100%"]})
-    lines = plan_text.describe(one, "x")
+    lines = plan_text.describe_plan(one, "x")
     assert "in waves of 1, 3" in lines[0]
     assert [line.rpartition(", ")[2] for line in lines[1:5]] == ["wave 1", "wave 2", "wave 2", "wave 2"]
-    assert plan_text.estimate(one, 60) == (60, 120)
-    assert plan_text.estimate(made(["a1", "a2", "a3", "a4"], {"waves": [1]}), 60) == (60, 240)
+    assert plan_text.estimate_plan(one, 60) == (60, 120)
+    assert plan_text.estimate_plan(made(["a1", "a2", "a3", "a4"], {"waves": [1]}), 60) == (60, 240)
     assert made(["a1"], {"waves": [1]}).sha256 != made(["a1"], {}).sha256, "an approval of one is none of the other"

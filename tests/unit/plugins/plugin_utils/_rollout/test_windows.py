@@ -42,7 +42,7 @@ def at(text):
     ],
 )
 def test_when_a_window_is_open(window, now, needed, expected):
-    windows.check([window])
+    windows.check_windows([window])
     assert windows.state_at([window], at(now), needed).open is expected
 
 
@@ -81,7 +81,7 @@ def test_why_it_is_closed_and_when_it_opens():
 )
 def test_invalid_windows_are_named(bad, words):
     with pytest.raises(windows.WindowError, match=words):
-        windows.check(bad)
+        windows.check_windows(bad)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def moments(draw):
 )
 def test_a_window_is_open_when_the_clock_on_the_wall_says_so_and_at_no_other_time(moment, needed_min):
     window, now = moment
-    windows.check([window])
+    windows.check_windows([window])
     expected = all(wall_says(window, now + datetime.timedelta(minutes=number)) for number in range(max(needed_min, 1)))
     assert windows.state_at([window], now, needed_min * 60).open is expected, "%s, %s" % (window, now)
 
@@ -218,7 +218,7 @@ def test_every_quarter_of_an_hour_around_a_change_of_clocks(zone, day):
 )
 def test_zones_that_are_none_have_their_own_words(zone, words):
     with pytest.raises(windows.WindowError) as caught:
-        windows.check([{"from": "22:00", "to": "23:00", "timezone": zone}])
+        windows.check_windows([{"from": "22:00", "to": "23:00", "timezone": zone}])
     assert (
         str(caught.value).startswith("rollout_windows[0].timezone ")
         and words in str(caught.value)

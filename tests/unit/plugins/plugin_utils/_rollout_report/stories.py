@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 LATER = "2030-01-01T00:00:00.000Z"
@@ -44,14 +44,14 @@ class Story:
             target="2.0",
             order=[name for name in names if nodes[name]["state"] == "pending"],
             nodes=nodes,
-            policy=limits.complete(policy, len(names)),
+            policy=limits.complete_policy(policy, len(names)),
             sha256="4be1" * 16,
         )
         self.add("plan", **self.plan)
 
     def add(self, event, after=0.0, **fields):
         self.now += datetime.timedelta(seconds=after)
-        self.events.append(dict(fields, event=event, run=self.run, time=timestamp(self.now)))
+        self.events.append(dict(fields, event=event, run=self.run, time=format_time(self.now)))
         return self
 
     def grant(self, name, phase="drain", after=1.0):

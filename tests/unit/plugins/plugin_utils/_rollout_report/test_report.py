@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_prog
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import formats as markup
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits, options
@@ -53,7 +53,7 @@ def story():
 def document(made=None, ended=True):
     made = made or story()
     found = timeline.build_timeline(made.events)
-    return report.build_document(found.view, ended, timestamp(made.now), made.events[-1]["time"], found), found
+    return report.build_document(found.view, ended, format_time(made.now), made.events[-1]["time"], found), found
 
 
 def pages(made=None, ended=True):
@@ -135,14 +135,14 @@ class TestDocument:
         assert "install, since 7 min (usual: 60 s)" in pages(made, False)[0].all("section", id_="nodes")[0]["text"]
 
     def test_estimates_come_from_earlier_rollouts_until_a_node_is_done(self):
-        before = timeline.build_timeline(Story("z1").done("z1").events).view.nodes.everything()
+        before = timeline.build_timeline(Story("z1").done("z1").events).view.nodes.list_all()
         made = Story("a1", "b1").go("a1", "install")
         found = timeline.build_timeline(made.events)
-        doc = report.build_document(found.view, False, timestamp(made.now), before=before)
+        doc = report.build_document(found.view, False, format_time(made.now), before=before)
         assert doc["nodes"]["a1"]["in_step"]["usual_s"] == 60.0
         assert (doc["estimate"]["measured"], doc["estimate"]["earlier"]) == (0, 1)
         assert doc["estimate"]["expected_s"] < 900 and "of earlier rollouts" in report.describe_estimate(doc)
-        without = report.build_document(found.view, False, timestamp(made.now))
+        without = report.build_document(found.view, False, format_time(made.now))
         assert without["nodes"]["a1"]["in_step"]["usual_s"] is None and without["estimate"]["earlier"] == 0
 
     def test_how_much_of_the_budgets_is_used(self):
@@ -208,7 +208,7 @@ def standing(*wanted, many=0):
             made.done(name)
     assert {
         node.name: node.state
-        for node in timeline.build_timeline(made.events).view.nodes.everything()
+        for node in timeline.build_timeline(made.events).view.nodes.list_all()
         if node.name in wanted
     } == {name: name for name in wanted}
     return made
@@ -240,7 +240,7 @@ class TestEveryState:
         assert ("%s %s" % (page.SIGN[name], page.name_state(name)) in badges) == told
 
     def test_a_page_has_a_sign_a_colour_and_a_phase_for_each(self):
-        styles = page.html.source("style.css") + page.html.source("rollout.css")
+        styles = page.html.read_source("style.css") + page.html.read_source("rollout.css")
         assert set(page.SIGN) == set(page.TONE) == set(state.STATES)
         assert all(".%s {" % tone in styles for tone in page.TONE.values())
         assert set(page.PHASES) == set(timeline.PHASES)
@@ -585,7 +585,7 @@ class TestTimeline:
     def test_it_comes_to_the_same_rollout_as_the_reducer(self):
         events = story().events
         one, other = timeline.build_timeline(events).view, reduce(events)
-        assert [vars(node) for node in one.nodes.everything()] == [vars(node) for node in other.nodes.everything()]
+        assert [vars(node) for node in one.nodes.list_all()] == [vars(node) for node in other.nodes.list_all()]
 
 
 class TestAxis:
@@ -761,10 +761,10 @@ def test_a_report_says_of_which_ledger_and_of_how_many_events_it_is_made(tmp_pat
     ledger = Ledger(str(tmp_path), "r1")
     Story("a1").done("a1").write(ledger)
     identity = ledger.transact(lambda transaction: transaction.name_ledger())
-    first = publish.gather(ledger)[0]
+    first = publish.gather_document(ledger)[0]
     assert (first["rollout_id"], first["ledger"], first["events"]) == ("r1", identity, len(ledger.events()))
     ledger.transact(lambda transaction: transaction.append("end", run=transaction.view.run))
-    assert publish.gather(ledger)[0]["events"] == first["events"] + 1
+    assert publish.gather_document(ledger)[0]["events"] == first["events"] + 1
 
 
 class TestReading:
@@ -776,7 +776,7 @@ class TestReading:
         Story("a1", "b1", failure_budget=9).fails("a1").done("b1").end().write(ledger)
         for name in ("a1/10-before", "a1/9-failed", "a1/.new", "b1/1-before"):
             (tmp_path / "evidence" / "r1" / name).mkdir(parents=True)
-        doc, found = publish.gather(ledger)
+        doc, found = publish.gather_document(ledger)
         place = str(tmp_path / "evidence" / "r1" / "a1")
         assert (
             doc["nodes"]["a1"]["evidence"] == [place + "/9-failed", place + "/10-before"]
@@ -820,7 +820,7 @@ class TestReading:
         ] == ["width=device-width, initial-scale=1"]
         labels = [one["attributes"].get("data-label") for one in found.all("td") if "data-label" in one["attributes"]]
         assert labels == ["node", "state", "where", "driver", "took", "reason"] * 4 + ["when", "what", "who", "why"]
-        narrow = page.html.source("rollout.css").partition("@media (max-width: 40rem) {")[2]
+        narrow = page.html.read_source("rollout.css").partition("@media (max-width: 40rem) {")[2]
         assert "#nodes td, #said td { display: block;" in narrow and "attr(data-label)" in narrow
 
 
@@ -900,7 +900,7 @@ class TestEstimate:
         ],
     )
     def test_what_is_left(self, pending, ages, slots, durations, expected):
-        assert estimate.remaining(pending, ages, slots, durations, 900) == expected
+        assert estimate.estimate_remaining(pending, ages, slots, durations, 900) == expected
 
 
 @pytest.fixture
@@ -914,9 +914,9 @@ def ledger(tmp_path):
 @pytest.mark.cores
 class TestPublish:
     def test_every_file_is_there_and_only_for_its_owner(self, ledger, tmp_path):
-        mine = {"owner": owner.identify(os.getpid()), "run": "run1", "time": "x", "heartbeat": "x"}
+        mine = {"owner": owner.identify_process(os.getpid()), "run": "run1", "time": "x", "heartbeat": "x"}
         ledger.transact(lambda transaction: transaction.hold(mine))
-        doc = publish.refresh(ledger, now=True, textfile_dir=str(tmp_path / "collector"))
+        doc = publish.refresh_files(ledger, now=True, textfile_dir=str(tmp_path / "collector"))
         found = {path.name: path for path in (tmp_path / "rollouts" / "r1").iterdir()}
         assert set(publish.NAMES.values()) <= set(found) and doc["counts"] == {"pending": 1, "down": 1}
         assert all(found[name].stat().st_mode & 0o777 == 0o600 for name in publish.NAMES.values())
@@ -926,10 +926,10 @@ class TestPublish:
 
     def test_each_transition_is_written_where_the_interval_is_over(self, ledger, monkeypatch):
         monkeypatch.setattr(publish, "NODES_A_SECOND", 1e9)
-        assert publish.refresh(ledger) is not None
-        assert publish.refresh(ledger) is None, "nothing has happened since"
+        assert publish.refresh_files(ledger) is not None
+        assert publish.refresh_files(ledger) is None, "nothing has happened since"
         ledger.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
-        assert publish.refresh(ledger)["nodes"]["a1"]["steps"][-1]["name"] == "reboot"
+        assert publish.refresh_files(ledger)["nodes"]["a1"]["steps"][-1]["name"] == "reboot"
 
     @pytest.mark.parametrize(
         "note, last, due",
@@ -949,22 +949,22 @@ class TestPublish:
         assert publish._is_due(note, last, 100.0) == due
 
     def test_update_that_came_too_early_is_written_by_a_node_that_waits(self, ledger, monkeypatch):
-        publish.refresh(ledger)
+        publish.refresh_files(ledger)
         ledger.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
         monkeypatch.setattr(publish, "NODES_A_SECOND", 1e-6)
-        assert publish.refresh(ledger) is None, "too early"
+        assert publish.refresh_files(ledger) is None, "too early"
         monkeypatch.undo()
-        assert publish.refresh(ledger, idle=True) is None, "another process has just looked"
+        assert publish.refresh_files(ledger, idle=True) is None, "another process has just looked"
         monkeypatch.setattr(publish, "NODES_A_SECOND", 1e9)
         monkeypatch.setattr(publish, "LOOK_S", 0.0)
-        assert publish.refresh(ledger, idle=True)["nodes"]["a1"]["steps"][-1]["name"] == "reboot"
+        assert publish.refresh_files(ledger, idle=True)["nodes"]["a1"]["steps"][-1]["name"] == "reboot"
 
     @pytest.mark.parametrize("junk", ["", "x", "[]", '{"time": "x"}', '{"event": null, "time": null}'])
     def test_a_note_that_cannot_be_read_keeps_no_process_from_writing(self, ledger, junk):
-        publish.refresh(ledger)
+        publish.refresh_files(ledger)
         with open(ledger.path("report.lock"), "w") as stream:
             stream.write(junk)
-        assert publish.refresh(ledger) is not None
+        assert publish.refresh_files(ledger) is not None
 
     @pytest.mark.parametrize(
         "error", [OSError(28, "No space left on device"), ValueError("a template's"), RuntimeError("anything")]
@@ -977,33 +977,35 @@ class TestPublish:
             raise error
 
         monkeypatch.setattr(publish.files, "write", broken)
-        doc = publish.refresh(ledger, now=now, complain=said.append)
+        doc = publish.refresh_files(ledger, now=now, complain=said.append)
         assert (doc is not None) == now and len(said) == 1 and str(error) in said[0]
 
     def test_a_directory_that_cannot_be_made_is_said(self, ledger, monkeypatch, tmp_path):
         (tmp_path / "rollouts" / "r1").write_text("a file where a directory should be")
         said = []
-        assert publish.refresh(ledger, complain=said.append) is None and len(said) == 1
-        assert publish.refresh(ledger, now=True, complain=said.append)["verdict"] == "running" and len(said) == 2
+        assert publish.refresh_files(ledger, complain=said.append) is None and len(said) == 1
+        assert publish.refresh_files(ledger, now=True, complain=said.append)["verdict"] == "running" and len(said) == 2
 
     def test_who_finds_another_one_writing_does_not_wait(self, ledger, monkeypatch):
-        publish.refresh(ledger)
+        publish.refresh_files(ledger)
         ledger.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
         asked = []
-        locked = publish.places.locked
+        locked = publish.places.open_locked
         with locked(ledger.path("report.lock"), 0):
             monkeypatch.setattr(
-                publish.places, "locked", lambda path, patience_s: asked.append(patience_s) or locked(path, patience_s)
+                publish.places,
+                "open_locked",
+                lambda path, patience_s: asked.append(patience_s) or locked(path, patience_s),
             )
-            assert publish.refresh(ledger) is None
+            assert publish.refresh_files(ledger) is None
         assert len(asked) == 1 and asked[0] <= 1, "no longer than it takes to write"
 
     def test_old_files_stay_whole_when_new_ones_cannot_be_put_in_place(self, ledger, monkeypatch):
-        publish.refresh(ledger, now=True)
+        publish.refresh_files(ledger, now=True)
         before = open(ledger.path("report.json")).read()
         monkeypatch.setattr(files.os, "replace", lambda *args: (dummy for dummy in ()).throw(OSError("disk")))
         said = []
-        publish.refresh(ledger, now=True, complain=said.append)
+        publish.refresh_files(ledger, now=True, complain=said.append)
         assert open(ledger.path("report.json")).read() == before and "disk" in said[0]
 
     @pytest.mark.parametrize(
@@ -1013,35 +1015,35 @@ class TestPublish:
         assert publish.textfile_name(name) == expected
 
     def test_one_member_writes_the_collectors_file_and_the_others_remove_theirs(self, ledger, tmp_path):
-        here = owner.identify(os.getpid())
+        here = owner.identify_process(os.getpid())
         jobs = [dict(here, host=name, boot_id=name, pid_namespace="pid:[1]") for name in ("one", "two")]
 
         def join(transaction):
-            transaction.hold(members.unowned("run1", transaction.clock()))
+            transaction.hold(members.make_shared_record("run1", transaction.clock()))
             for job, node in zip(jobs, ("a1", "b1")):
-                members.join(transaction, job["host"], [node], job, transaction.clock())
+                members.add_member(transaction, job["host"], [node], job, transaction.clock())
 
         def refresh(job):
             place = tmp_path / job["host"]
-            publish.refresh(ledger, now=True, textfile_dir=str(place), identity=job)
+            publish.refresh_files(ledger, now=True, textfile_dir=str(place), identity=job)
             return [path.name for path in place.iterdir()] if place.exists() else []
 
         ledger.transact(join)
         (name,) = refresh(jobs[0])
         assert refresh(jobs[1]) == []
-        ledger.transact(lambda transaction: members.release(transaction, jobs[0]))
+        ledger.transact(lambda transaction: members.release_part(transaction, jobs[0]))
         assert (refresh(jobs[0]), refresh(jobs[1])) == ([], [name]), "it would be running for ever"
-        ledger.transact(lambda transaction: members.release(transaction, jobs[1]))
+        ledger.transact(lambda transaction: members.release_part(transaction, jobs[1]))
         assert refresh(jobs[1]) == [], "no job is left"
         ledger.transact(lambda transaction: transaction.append("end", run="run1"))
         assert refresh(jobs[1]) == [name], "the end of a rollout is recorded"
 
 
 def test_queries_of_the_policy_are_text_by_name():
-    assert limits.complete({"holds": {"a": "up == 0"}}, 1)["holds"] == {"a": "up == 0"}
+    assert limits.complete_policy({"holds": {"a": "up == 0"}}, 1)["holds"] == {"a": "up == 0"}
     for wrong in (["a"], {"a": 1}, {"a": ""}, "x"):
         with pytest.raises(options.OptionError, match="holds"):
-            limits.complete({"holds": wrong}, 1)
+            limits.complete_policy({"holds": wrong}, 1)
 
 
 def found(version="2.0-1", **transaction):

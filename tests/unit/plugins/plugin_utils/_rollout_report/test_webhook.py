@@ -147,11 +147,11 @@ def end_pause(ledger, server):
 def test_all_notices_are_sent_once_and_in_order(ledger, server):
     assert outbox(ledger, server).look()[:2] == (True, True)
     for dummy in range(2):
-        hooks.notify(ledger, webhook(server))
+        hooks.send_pending(ledger, webhook(server))
     assert kinds(server) == EXPECTED and not any(repeats(server))
     assert outbox(ledger, server).look()[:2] == (False, False)
     ledger.transact(lambda transaction: transaction.append("control", run="run1", verb="pause", user="kim", reason="x"))
-    hooks.notify(ledger, webhook(server))
+    hooks.send_pending(ledger, webhook(server))
     assert kinds(server)[3:] == [["operator"]]
 
 
@@ -183,7 +183,7 @@ def test_receiver_that_fails_for_a_while_gets_all_notices_from_later_tasks(
 
     monkeypatch.setattr(hooks.web, "request", ask)
     for sent in (2, 3, 5):
-        hooks.notify(lite, webhook(server))
+        hooks.send_pending(lite, webhook(server))
         assert len(server.requests) == sent, "a task stops at the first failure"
         end_pause(lite, server)
     assert kinds(server) == EXPECTED[:1] + [EXPECTED[1]] * 3 + EXPECTED[2:]
@@ -196,8 +196,8 @@ def test_no_task_posts_in_the_pause_after_a_failure_which_grows(lite, server):
     server.answer = lambda number: (503, b"", {"Retry-After": "30"}) if number == 1 else (500, b"", {})
     pauses = []
     for number in range(1, 5):
-        hooks.notify(lite, webhook(server))
-        hooks.notify(lite, webhook(server))
+        hooks.send_pending(lite, webhook(server))
+        hooks.send_pending(lite, webhook(server))
         assert len(server.requests) == number
         pauses.append(record(lite, server)["resume"] - lite.store.clock().timestamp())
         end_pause(lite, server)
@@ -206,12 +206,12 @@ def test_no_task_posts_in_the_pause_after_a_failure_which_grows(lite, server):
 
 def test_receiver_that_is_down_gets_all_notices_when_it_is_back_without_repeats(lite, server):
     server.stop()
-    hooks.notify(lite, webhook(server))
+    hooks.send_pending(lite, webhook(server))
     found = record(lite, server)
     assert found["sent"] == 0 and found["holder"] is None and found["error"] and "s3cr3t" not in json.dumps(found)
     server.start()
     end_pause(lite, server)
-    hooks.notify(lite, webhook(server))
+    hooks.send_pending(lite, webhook(server))
     assert kinds(server) == EXPECTED and not any(repeats(server))
 
 
@@ -220,7 +220,7 @@ def test_notice_that_the_receiver_refuses_is_left_out_and_the_others_are_sent(li
         (400, b"invalid_payload", {}) if b"failed" in server.requests[number - 1][2] else (200, b"ok", {})
     )
     for dummy in range(3):
-        hooks.notify(lite, webhook(server, events=["started", "failed", "operator"]))
+        hooks.send_pending(lite, webhook(server, events=["started", "failed", "operator"]))
         end_pause(lite, server)
     found = record(lite, server)
     assert (found["delivered"], found["left_out"], found["error"]) == (1, 1, "HTTP 400")
@@ -232,10 +232,10 @@ def test_task_that_was_killed_after_its_post_is_followed_by_a_repeat(ledger, ser
     killed.take_lease()
     first = hooks.list_notices(killed.read_events(), ALL)[0]
     killed.update(lambda found, now: dict(found, posting=first.number))
-    hooks.notify(ledger, webhook(server))
+    hooks.send_pending(ledger, webhook(server))
     assert server.requests == [], "its lease has not run out"
     killed.update(lambda found, now: dict(found, until=now - 1))
-    hooks.notify(ledger, webhook(server))
+    hooks.send_pending(ledger, webhook(server))
     assert kinds(server) == EXPECTED and repeats(server) == [True, False, False]
 
 
@@ -245,13 +245,13 @@ def test_task_whose_lease_was_taken_stops(lite, server):
         return 200, b"ok", {}
 
     server.answer = steal
-    hooks.notify(lite, webhook(server))
+    hooks.send_pending(lite, webhook(server))
     assert len(server.requests) == 1 and record(lite, server)["holder"] == "other"
 
 
 def test_secret_is_in_no_file_and_no_row(lite, server, tmp_path):
     server.answer = lambda number: (500, b"", {})
-    hooks.notify(lite, webhook(server))
+    hooks.send_pending(lite, webhook(server))
     assert server.requests
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or b"s3cr3t" not in path.read_bytes(), path
@@ -261,13 +261,13 @@ def test_nothing_is_read_without_a_webhook_and_seldom_by_a_node_that_waits(lite,
     calls = []
     monkeypatch.setattr(hooks.Outbox, "send", lambda outbox: calls.append(outbox.token))
     for absent in (None, {}, {"url": ""}):
-        hooks.notify(lite, absent)
-        hooks.flush(lite, absent)
+        hooks.send_pending(lite, absent)
+        hooks.flush_pending(lite, absent)
     assert not calls and not os.path.exists(lite.path("webhook.lock"))
     for dummy in range(2):
-        hooks.notify(lite, webhook(server), idle=True)
+        hooks.send_pending(lite, webhook(server), idle=True)
     assert len(calls) == 1
-    hooks.notify(lite, webhook(server))
+    hooks.send_pending(lite, webhook(server))
     assert len(calls) == 2
 
 
@@ -278,7 +278,7 @@ def test_an_error_is_reported_and_stops_nothing(lite, server, monkeypatch, error
 
     said = []
     monkeypatch.setattr(hooks.Outbox, "send", broken)
-    hooks.notify(lite, webhook(server), complain=said.append)
+    hooks.send_pending(lite, webhook(server), complain=said.append)
     assert len(said) == 1 and str(error) in said[0] and "s3cr3t" not in said[0]
 
 
@@ -288,12 +288,12 @@ def test_end_tries_again_for_a_while_and_reports_what_is_left(lite, server, monk
     fake = types.SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda seconds: end_pause(lite, server))
     monkeypatch.setattr(hooks, "time", fake)
     said = []
-    hooks.flush(lite, webhook(server, timeout=2.0), said.append)
+    hooks.flush_pending(lite, webhook(server, timeout=2.0), said.append)
     assert len(said) == 1 and "HTTP 500" in said[0] and len(server.requests) > 1
     monkeypatch.undo()
     server.answer = lambda number: (200, b"ok", {})
     end_pause(lite, server)
-    hooks.flush(lite, webhook(server), said.append)
+    hooks.flush_pending(lite, webhook(server), said.append)
     assert len(said) == 1 and record(lite, server)["delivered"] == 3
 
 
@@ -309,11 +309,11 @@ def test_end_tries_again_for_a_while_and_reports_what_is_left(lite, server, monk
 def test_a_webhook_that_could_not_be_told_is_refused_before_anything_starts(given, words):
     good = {"url": "https://hooks.example.org/s3cr3t", "kind": "slack", "events": ALL, "timeout": 5.0}
     assert (
-        hooks.check(good) is good
-        and hooks.check({}) is None
-        and hooks.check(None) is None
-        and hooks.check(dict(good, url="")) is None
+        hooks.check_webhook(good) is good
+        and hooks.check_webhook({}) is None
+        and hooks.check_webhook(None) is None
+        and hooks.check_webhook(dict(good, url="")) is None
     )
     with pytest.raises(hooks.WebhookError, match=words) as found:
-        hooks.check(dict(good, **given))
+        hooks.check_webhook(dict(good, **given))
     assert "s3cr3t" not in str(found.value)

@@ -82,7 +82,7 @@ def test_what_makes_no_marker(wrong):
 
 
 def test_a_marker_of_a_rollout_is_completed_and_keeps_its_reason_and_time():
-    read = marker.read(OF_A_ROLLOUT)
+    read = marker.read_marker(OF_A_ROLLOUT)
     assert (read["reason"], read["token"], read["gpus"], read["record"]) == ("it failed", "upgrade-2", [], "")
     now = marker.complete(OF_A_ROLLOUT, dict(GIVEN, record="/r", token="quarantine", snapshot=snapshot("GPU-a")))
     assert (now["reason"], now["time"], now["token"], now["version"], now["not_put_back"]) == (
@@ -98,7 +98,7 @@ def test_a_marker_of_a_rollout_is_completed_and_keeps_its_reason_and_time():
 
 @pytest.mark.parametrize("note", [None, [], "x", {"gpus": 7, "reason": ["a"], "serials": None}])
 def test_of_a_marker_that_cannot_be_read_nothing_is_known(note):
-    assert marker.read(note) == dict(marker.FIELDS, token="by-hand")
+    assert marker.read_marker(note) == dict(marker.FIELDS, token="by-hand")
     assert marker.complete(note, GIVEN)["reason"] == "XID 79"
 
 

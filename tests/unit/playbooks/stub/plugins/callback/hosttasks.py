@@ -79,9 +79,9 @@ class CallbackModule(CallbackBase):
         for loader, names in PLUGINS:
             for name in names:
                 loader.get(name, class_only=True)
-        html.environment = functools.lru_cache(maxsize=None)(html.environment)
-        for name in html.environment().list_templates(extensions=["j2"]):
-            html.environment().get_template(name)
+        html.make_environment = functools.lru_cache(maxsize=None)(html.make_environment)
+        for name in html.make_environment().list_templates(extensions=["j2"]):
+            html.make_environment().get_template(name)
         # Garbage is looked for rarely: that writes to all memory, which a worker shares with this process as long as
         # neither does.
         gc.freeze()

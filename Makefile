@@ -39,7 +39,7 @@ demo: setup ## roll 6 simulated nodes from one real driver to another, one of th
 # --- What every change has to pass -----------------------------------------------------------------------------------
 
 .PHONY: test
-test: ## static checks, unit tests, sanity, a course for each promise, and the demo on machines: what a change has to pass
+test: ## static checks, unit tests, sanity, a course for each promise, and the demo on four machines: what a change has to pass
 	@tests/tools/test.sh test-parts
 
 .PHONY: test-parts
@@ -48,7 +48,7 @@ test-parts: part-demo part-courses part-unit part-unit-node part-sanity part-ans
 
 .PHONY: part-demo
 part-demo:
-	@GPUFLEET_LAB_ID=$$($(UNUSED_LAB)) $(PART) demo 60 $(call IN,main) python3 -m tests.lab demo
+	@GPUFLEET_LAB_ID=$$($(UNUSED_LAB)) $(PART) demo 60 $(call IN,main) python3 -m tests.lab demo --few
 
 # Three processes that collect a third of the tests each: pytest-xdist has each of its own collect all of them.
 COURSES := tests/unit/playbooks tests/unit/roles tests/unit/awx
@@ -67,14 +67,17 @@ part-unit-node:
 part-unit:
 	@$(PART) unit 75 $(QUICK) tests/unit $(addprefix --ignore=,$(COURSES) $(ON_NODES) tests/unit/kube)
 
-# The files that hold such tests; the others cannot be imported without Ansible.
+# The files that hold such tests; the others cannot be imported without Ansible. What takes the simulator or a package
+# manager for each test is left to test-pythons.
 PYTHONS_FILES = $$(grep -rl --include='test_*.py' --exclude-dir=scenarios 'pytest\.mark\.pythons' tests/unit)
+QUICK_PYTHONS_FILES = $$(grep -rl --include='test_*.py' --exclude-dir=scenarios --exclude='test_with_simulator.py' \
+	--exclude='test_*_repository.py' 'pytest\.mark\.pythons' tests/unit)
 CORES_FILES = $$(grep -rl --include='test_*.py' 'pytest\.mark\.cores' tests/unit)
 
 .PHONY: part-py38
 part-py38:
 	@$(PART) py38 60 $(NOX) --no-error-on-missing-interpreters -R -s py38 -- \
-		$(PYTEST) -m "pythons and not slow" $(PYTHONS_FILES)
+		$(PYTEST) -m "pythons and not slow" $(QUICK_PYTHONS_FILES)
 
 .PHONY: part-sanity
 part-sanity:
@@ -133,10 +136,11 @@ full-cores:
 	@$(PART) newest 60 $(call IN,newest) $(PYTEST) -n 2 --dist loadfile -m cores $(CORES_FILES) --ignore=$(PLAYBOOKS)
 
 .PHONY: test-pythons
-test-pythons: ## what runs on nodes, on the newest Python (`make test` has the oldest)
+test-pythons: ## what runs on nodes, on the oldest Python and the newest (`make test` has most of it on the oldest)
 	@tests/tools/test.sh full-pythons
 .PHONY: full-pythons
 full-pythons:
+	@$(PART) pyoldest 60 $(NOX) -R -s py38 -- $(PYTEST) -m pythons $(PYTHONS_FILES)
 	@$(PART) pynewest 60 $(NOX) -R -s pynewest -- $(PYTEST) -m pythons $(PYTHONS_FILES)
 
 .PHONY: test-kube
@@ -195,7 +199,7 @@ mutants: setup-test ## whether `make test` catches mistakes that are made one by
 	@$(MAIN) python3 -m tests.tools.mutate $(ARGS)
 
 .PHONY: kills
-kills: setup-test ## kill the controllers of ten rollouts over 20 stand-in nodes again and again, and compare with what the nodes say (half an hour)
+kills: setup-full ## kill the controllers of ten rollouts over 20 stand-in nodes again and again, and compare with what the nodes say (half an hour)
 	@$(MAIN) python3 -m tests.tools.kills $(ARGS)
 
 .PHONY: slices

@@ -106,7 +106,7 @@ def do_demo(lab, arguments) -> int:
     from . import demo  # alone needs ansible-runner
 
     with machines.temporary(lab, arguments.keep):
-        return demo.run(lab)
+        return demo.run(lab, demo.FEW if arguments.few else demo.NAMES)
 
 
 def do_slices(lab, arguments) -> int:
@@ -192,6 +192,7 @@ def parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("demo", help="roll six machines from one driver to another, one of them with a fault")
     command.add_argument("--keep", action="store_true", help="leave the machines running at the end")
+    command.add_argument("--few", action="store_true", help="with four of the machines, as in `make test`")
     command.set_defaults(run=do_demo)
     command = commands.add_parser("slices", help="the same by several controllers, one of which is killed on the way")
     command.set_defaults(run=do_slices)

@@ -97,7 +97,7 @@ def ensure(lab: Lab, wanted: list[str], suite: str = SUITE) -> list[Path]:
                 say(f"driver {chosen} for kernel {kernel}: already compiled, {trees / name}")
             else:
                 image.check_host()
-                if layers.isolated("_driver", suite, chosen, kernel, nice=19) != 0:
+                if layers.isolated("_driver", suite, chosen, kernel) != 0:
                     raise LabError(f"driver {chosen} could not be compiled for kernel {kernel}")
             found.append(trees / name)
     for trees in sorted({path.parent for path in found}):
@@ -115,14 +115,14 @@ def record(trees: Path, url: str = "") -> None:
     promised = ((path.name, tree_archives.read_promised_digest(str(path))) for path in trees.glob("*.dkms.tar.gz"))
     found = {name: digest for name, digest in promised if digest}
     try:
-        archives.recorded(database, found)
+        archives.find_builders(database, found)
     except store.StoreError:
         # Of another version of the collection. The lab's own ledger has nothing but these records.
         if url:
             raise
         Path(database.file).unlink()
     for name, digest in sorted(found.items()):
-        archives.record(database, "lab", name, digest)
+        archives.record_archive(database, "lab", name, digest)
 
 
 def _fetch(suite: str, root: Path, version: str, log: Path) -> str:
@@ -171,7 +171,7 @@ def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
             with layers.chroot_mounts(root):
                 package = stored_versions(os.listdir(_archives(lab, suite))).get(version)
                 path = f"/{image.ARCHIVES}/{package}" if package else _fetch(suite, root, version, log)
-                say(f"driver {version} for kernel {kernel}: compiling, at low priority (once; its log is {log})")
+                say(f"driver {version} for kernel {kernel}: compiling (once; its log is {log})")
                 run_logged("unpacking the driver's source", log, "chroot", root, "dpkg-deb", "-x", path, "/")
                 _build(root, upstream(version), kernel, log)
             _keep(trees, root / "var/tmp" / name, tree_archives.source_digest(str(root), MODULE, upstream(version)))

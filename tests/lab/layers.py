@@ -63,7 +63,7 @@ def chroot_mounts(root: Path):
             run("umount", "--recursive", "--lazy", root / name)
 
 
-def isolated(*arguments: str, nice: int = 0) -> int:
+def isolated(*arguments: str) -> int:
     """Run 'python3 -m tests.lab ARGUMENTS' with mounts and processes that end with it."""
     command = [
         "setpriv",
@@ -77,7 +77,7 @@ def isolated(*arguments: str, nice: int = 0) -> int:
         "--kill-child",
         "--mount-proc",
     ]
-    command += ["nice", "-n", str(nice), sys.executable, "-m", "tests.lab", *arguments]
+    command += [sys.executable, "-m", "tests.lab", *arguments]
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -62,20 +62,25 @@ def keep_baseline(fleet, name, **fields):
     )
 
 
-@pytest.mark.promise
-def test_a_node_is_closed_recorded_and_marked_and_comes_back_when_it_is_proven(fleet):
-    """a1 is sick, and at work; a2 does not answer; a3 serves."""
+def add_nodes_to_quarantine(fleet):
+    """Add a1, which is sick, at work and lacks a GPU; a2, which does not answer; a3, which serves. Return what every
+    run is given, and what quarantine is given.
+    """
     fleet.add("a1", faults=[XID], jobs=1, gpus=["GPU-a"])
     fleet.add("a2", unreachable=True)
     fleet.add("a3")
     keep_baseline(fleet, "a1")
     arguments, variables = fleet.use_slurm()
-    given = dict(variables, quarantine_hosts="a1,a2", quarantine_reason=REASON, quarantine_user="kim")
-    before = everything(fleet)
-    foreseen = fleet.run("quarantine", "--check", *arguments, **given)
-    assert everything(fleet) == before, "check mode changed something"
-    assert "a1 would be in quarantine" in foreseen.output and foreseen.rc == 2, "a2 would lack its marker"
+    return (
+        arguments,
+        variables,
+        dict(variables, quarantine_hosts="a1,a2", quarantine_reason=REASON, quarantine_user="kim"),
+    )
 
+
+@pytest.mark.promise
+def test_node_in_quarantine_is_drained_recorded_and_marked_and_returns_once_it_is_proven(fleet):
+    arguments, variables, given = add_nodes_to_quarantine(fleet)
     done = fleet.run("quarantine", *arguments, **given)
     assert done.rc == 2 and "a2: no marker was left on it, since it does not answer" in done.text
     for name in ("a1", "a2"):
@@ -105,6 +110,22 @@ def test_a_node_is_closed_recorded_and_marked_and_comes_back_when_it_is_proven(f
     assert two["answered"] is False and two["gpus"] == [] and two["missing"][0]["part"] == "node"
     assert marker(fleet, "a2") is None
 
+    fleet.change("a1", jobs=0, gpus=["GPU-a", "GPU-b"])
+    sick = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1", **variables)
+    assert sick.rc == 2 and "gpu.xid: XID 79 on GPU-b." in sick.text and marker(fleet, "a1") == kept
+    fleet.change("a1", faults=[])
+    back = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1", **variables)
+    assert back.rc == 0 and marker(fleet, "a1") is None and fleet.slurm("a1")[0] == "IDLE", back.output[-2000:]
+
+
+def test_nothing_is_changed_in_check_mode_by_a_second_run_or_by_a_return_that_is_refused(fleet):
+    arguments, variables, given = add_nodes_to_quarantine(fleet)
+    before = everything(fleet)
+    foreseen = fleet.run("quarantine", "--check", *arguments, **given)
+    assert everything(fleet) == before, "check mode changed something"
+    assert "a1 would be in quarantine" in foreseen.output and foreseen.rc == 2, "a2 would lack its marker"
+
+    assert fleet.run("quarantine", *arguments, **given).rc == 2
     after = everything(fleet)
     again = fleet.run("quarantine", *arguments, **dict(given, quarantine_reason=REASON))
     assert everything(fleet) == after, "a second run changed something"
@@ -113,21 +134,15 @@ def test_a_node_is_closed_recorded_and_marked_and_comes_back_when_it_is_proven(f
     refused = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1,a3", **variables)
     assert refused.rc == 2 and "a3 was not in quarantine" in refused.output and "held by 1 jobs" in refused.output
     assert everything(fleet) == after
-    fleet.change("a1", jobs=0)
+    fleet.change("a1", jobs=0, faults=[])
     after = everything(fleet)
     other = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1", **variables)
     assert other.rc == 2 and "missing is GPU-b (serial number S/N GPU-b" in other.text and everything(fleet) == after
     fleet.change("a1", gpus=["GPU-a", "GPU-b"])
     after = everything(fleet)
-    sick = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1", **variables)
-    assert sick.rc == 2 and "gpu.xid: XID 79 on GPU-b." in sick.text and marker(fleet, "a1") == kept
-    fleet.change("a1", faults=[])
-    before = fleet.slurm("a1")
     foreseen = fleet.run("return_to_service", "--check", *arguments, return_to_service_hosts="a1", **variables)
     assert foreseen.rc == 0 and "a1 passed, and would serve again" in foreseen.output
-    assert marker(fleet, "a1") == kept and fleet.slurm("a1") == before
-    back = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1", **variables)
-    assert back.rc == 0 and marker(fleet, "a1") is None and fleet.slurm("a1")[0] == "IDLE", back.output[-2000:]
+    assert everything(fleet) == after
 
 
 def history(fleet, name):

@@ -62,11 +62,8 @@ COURSES = {
         holders=[{"pid": 1, "comm": "nvidia-persiste", "unit": PERSISTENCED, "user": "x", "devices": []}],
     ),
 }
-# What `make test` takes of them: around the change of the driver, on the way back, and nodes that are left alone.
-FEW = {
-    name: COURSES[name]
-    for name in ("install", "reboot", "soak", "back-install", "drain-busy", "stop-busy", "prove-held")
-}
+# What `make test` takes of them: around the change of the driver, on the way back, and a node that is left alone.
+FEW = {name: COURSES[name] for name in ("install", "reboot", "back-install", "stop-busy")}
 
 
 def killed_in_install(fleet, names, playbook="upgrade", **variables):
@@ -147,7 +144,7 @@ def test_a_controller_that_was_booted_goes_on_with_what_it_left_unless_somebody_
     fleet.add("a1", waits_at=["install " + NEW])
     killed_in_install(fleet, ("a1",))
     now = datetime.datetime.now(datetime.timezone.utc)
-    boot = owner.booted(now)
+    boot = owner.find_boot_time(now)
     ran_on(fleet, boot + since * (now - boot), boot_id="of the boot before")
     result = fleet.run("upgrade")
     assert result.rc == (0 if goes_on else 2)
@@ -223,8 +220,9 @@ def every_node_came_to_its_end(fleet, recorded, reasons, before, courses):
         new = fleet.read(name)["log"][len(before[name]) :]
         assert not [entry for entry in new if not entry.startswith(("start ", "looked at"))], (name, new)
         assert "4712" in reasons[name] if "held" in name else "4711" in reasons[name], reasons[name]
-    assert fleet.read("drain-busy")["running"] == fleet.read("stop-busy")["running"] == [PERSISTENCED]
-    assert "python3 4712" in reasons["prove-held"]
+    for name in {"drain-busy", "stop-busy"} & courses.keys():
+        assert fleet.read(name)["running"] == [PERSISTENCED], name
+    assert "prove-held" not in courses or "python3 4712" in reasons["prove-held"]
     assert "GPU 3 does not answer with driver 2.0.1" in reasons["back-install"], "the first failure is not forgotten"
 
 

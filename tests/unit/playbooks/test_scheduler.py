@@ -44,7 +44,6 @@ def test_a_node_is_drained_upgraded_and_resumed(fleet):
         )
 
 
-@pytest.mark.promise
 def test_jobs_are_waited_for_in_slices_and_the_node_is_looked_at_again_when_they_have_ended(fleet):
     """a1 and a2 wait for their jobs; b1, b2 and b3 are empty once they are drained, b2 and b3 are not fit then."""
     fleet.add("a1", jobs=1)

@@ -84,7 +84,7 @@ def run(machine, **options):
 
 
 def versions(machine):
-    found = dnf.Dnf(machine, root=str(machine.root)).installed()
+    found = dnf.Dnf(machine, root=str(machine.root)).list_installed()
     return dict((name, have["version"]) for name, have in found.items())
 
 
@@ -228,9 +228,9 @@ def test_the_lock_list_may_lie_elsewhere(machine):
     manager.mark("hold", ["glue"])
     assert (machine.root / "etc/elsewhere.list").read_text(
         encoding="utf-8"
-    ) == "glue-0:1-1.el9.*\n" and manager.installed()["glue"]["hold"]
+    ) == "glue-0:1-1.el9.*\n" and manager.list_installed()["glue"]["hold"]
     manager.mark("unhold", ["glue"])
-    assert not manager.installed()["glue"]["hold"] and machine.locks.read_text(encoding="utf-8") == ""
+    assert not manager.list_installed()["glue"]["hold"] and machine.locks.read_text(encoding="utf-8") == ""
 
 
 def test_a_branch_without_a_stream(machine):
@@ -335,7 +335,7 @@ def go_dark(machine):
     assert machine(["dnf", "-q", "repoquery", "--available", "libnvidia-ml"])[0] == 1
 
 
-@pytest.mark.parametrize("flavours", [("open", "open"), ("proprietary", "open")])
+@pytest.mark.parametrize("flavours", [("open", "open"), pytest.param(("proprietary", "open"), marks=pytest.mark.slow)])
 def test_rollback_installs_kept_packages_while_the_repository_does_not_answer(served, flavours):
     before, after = flavours
     run(served, version="580.95.05", flavour=before, keep=True)

@@ -5,19 +5,22 @@
 the rollout says.
 
 python3 -m tests.tools.kills [--rollouts 10] [--kills 6] [--nodes 20] [--down 3] [--ledger sqlite|postgresql|both]
-[--controllers N] [--seed N]
+[--controllers N] [--clocks] [--second-ledger] [--seed N]
 
 The playbook, the role, the actions and the ledger are the real ones; nodes are the stubs of tests/unit/playbooks, each
 with a journal of its own. SIGKILL goes to the playbook's process alone, to its process group, or to every process of it
 and every module that runs on a node. The next controller starts at once. With --controllers N, there are N at a time,
 members of one rollout, of which one or two are killed at a moment, and the PostgreSQL server is away for a while
-between kills. At the end of each rollout, by the journals of the nodes:
+between kills. With --clocks the clock of each controller is right, two hours ahead, or two hours behind (by Debian's
+faketime). With --second-ledger a controller with a ledger of its own wants another version on the same nodes, again and
+again once the first node was changed. At the end of each rollout, by the journals of the nodes:
 
 - never more nodes were out of service at a time than allowed;
 - no version was installed on a node that had it;
 - every node that ended done, skipped or rolled_back passed its health checks after its last change, with the driver
   that this says;
-- a node that is sick with the new driver is not done.
+- a node that is sick with the new driver is not done;
+- the controller with a ledger of its own was refused, and its version is nowhere.
 
 The exit status is 0 only when all of it held. The environment that runs this decides on the ansible-core:
 tests/tools/nox.sh -s core218 -- python3 -m ...
@@ -39,7 +42,9 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OLD, NEW = "1.0.1", "2.0.1"
+OLD, NEW, OTHER = "1.0.1", "2.0.1", "3.0.1"
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+CLOCKS_S = (-7200, 0, 7200)
 WAYS = ("process", "group", "everything")
 # Runs after the last kill until every node has ended; one that was away when a run began is taken up by the next.
 RUNS = 6
@@ -112,6 +117,8 @@ def wrong(fleet, states, down, until):
             found.append("%s is done, and cannot run %s" % (name, NEW))
         if state not in ("done", "skipped", "rolled_back", "quarantined", "failed"):
             found.append("%s ended as %s" % (name, state))
+        if any(OTHER in line[5] for line in lines[name]):
+            found.append("%s: the controller with another ledger changed it" % name)
         if state in expected and not proven(lines[name], expected[state]):
             found.append("%s is %s, and was not proven after its last change" % (name, state))
     return found
@@ -137,6 +144,28 @@ def add_nodes(fleet, draw, options):
         )
 
 
+def set_clock(fleet, draw, options):
+    """Choose the clock of the controllers that start from now on; return it in words."""
+    if not options.clocks:
+        return ""
+    ahead_s = draw.choice(CLOCKS_S)
+    fleet.environment.update(LD_PRELOAD=FAKETIME, FAKETIME="%+d" % ahead_s, FAKETIME_DONT_FAKE_MONOTONIC="1")
+    return ", clock %+d h" % (ahead_s // 3600)
+
+
+def try_second_ledger(fleet, options):
+    """Run a rollout of another version from another ledger; return what is wrong with its end."""
+    if not options.second_ledger or not any(
+        " ".join(line[5] for line in journal(fleet.nodes / name)).count("installed") for name in fleet.names
+    ):
+        return []
+    place = str(fleet.directory / "second-ledger")
+    process = fleet.start("upgrade", rollout_version=OTHER, gpufleet_artifact_dir=place, rollout_max_down=options.down)
+    process.wait(timeout=1800)
+    process.log.close()
+    return [] if process.returncode == 2 else ["the controller with another ledger ended with %d" % process.returncode]
+
+
 def one_rollout(fleet, draw, options, url):
     """(lines for people, what was wrong, kills)."""
     add_nodes(fleet, draw, options)
@@ -148,8 +177,9 @@ def one_rollout(fleet, draw, options, url):
     }
     if url:
         variables["rollout_ledger"] = url
-    lines, kills, runs, result = [], 0, 0, None
+    lines, kills, runs, result, found = [], 0, 0, None, []
     while runs < options.kills + RUNS:
+        clock = set_clock(fleet, draw, options)
         process, moment, way = (
             fleet.start("upgrade", **variables),
             draw.uniform(options.earliest, options.latest),
@@ -167,8 +197,11 @@ def one_rollout(fleet, draw, options, url):
             kill(fleet, process, way)
             kills += 1
             lines.append(
-                "  kill %d of %s after %4.1f s: %s" % (kills, way, moment, ", ".join(before) or "nothing in flight")
+                "  kill %d of %s after %4.1f s%s: %s"
+                % (kills, way, moment, clock, ", ".join(before) or "nothing in flight")
             )
+            process.wait()
+            found += try_second_ledger(fleet, options)
         process.wait()
         process.log.close()
         states = fleet.recorded(url)
@@ -180,7 +213,7 @@ def one_rollout(fleet, draw, options, url):
             and not set(states.values()) & {"pending", "draining", "down", "validating", "soaking", "lost"}
         ):
             break
-    found = wrong(fleet, states, options.down, time.time())
+    found += wrong(fleet, states, options.down, time.time())
     if result == 0:
         found.append("the last run ended with 0, although nodes failed")
     spans = [span for name in fleet.names for span in out_of_service(journal(fleet.nodes / name), time.time())]
@@ -195,8 +228,9 @@ def one_rollout(fleet, draw, options, url):
 class Several:
     """The jobs of one rollout, each with its part of the nodes."""
 
-    def __init__(self, fleet, options, url):
+    def __init__(self, fleet, options, url, clock):
         self.fleet = fleet
+        self.clock = clock  # called before each start
         self.parts = [fleet.names[number :: options.controllers] for number in range(options.controllers)]
         self.variables = {"rollout_ledger": url, "gpu_node_upgrade_reconnect_timeout": 30}
         self.jobs, self.starts = {}, 0
@@ -209,6 +243,7 @@ class Several:
     def start(self, number):
         place = str(self.fleet.directory / ("controller%d" % number))
         joins = {"rollout_join": True, "rollout_id": "upgrade-" + NEW, "gpufleet_artifact_dir": place}
+        self.clock(self.fleet)
         self.jobs[number] = self.fleet.start("upgrade", only=self.parts[number], **joins, **self.variables)
         self.starts += 1
 
@@ -232,9 +267,10 @@ class Several:
 def several_controllers(fleet, draw, options, url, server):
     """(lines for people, what was wrong, kills)."""
     add_nodes(fleet, draw, options)
-    several, lines, kills = Several(fleet, options, url), [], 0
+    several, lines, kills = Several(fleet, options, url, lambda fleet: set_clock(fleet, draw, options)), [], 0
     if several.plan(options.down):
         return ["  WRONG: no plan"], ["no plan"], 0
+    second = []
     for number in range(options.controllers):
         several.start(number)
     deadline = time.monotonic() + 1800
@@ -248,6 +284,7 @@ def several_controllers(fleet, draw, options, url, server):
                 kill(fleet, several.jobs[number], way)
                 several.jobs[number].wait()
             kills += len(chosen)
+            second += try_second_ledger(fleet, options)
             lines.append("  kill %d: %s" % (kills, ", ".join("job %d (%s)" % pair for pair in zip(chosen, ways))))
             several.reap()
             if draw.random() < 0.5:
@@ -260,7 +297,7 @@ def several_controllers(fleet, draw, options, url, server):
             for number in several.unfinished(fleet.recorded(url)):
                 several.start(number)
     states = fleet.recorded(url)
-    found = wrong(fleet, states, options.down, time.time())
+    found = second + wrong(fleet, states, options.down, time.time())
     if several.jobs:
         found.append("jobs still run after half an hour")
         for process in several.jobs.values():
@@ -310,11 +347,15 @@ def main():
     parser.add_argument(
         "--controllers", type=int, default=1, help="at a time, of one rollout in PostgreSQL (default %(default)s)"
     )
+    parser.add_argument("--clocks", action="store_true", help="controllers whose clocks are two hours apart")
+    parser.add_argument("--second-ledger", action="store_true", help="a controller with a ledger of its own, too")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the moments, ways and times")
     parser.add_argument(
         "--keep", action="store_true", help="keep the directories of rollouts with which something was wrong"
     )
     options = parser.parse_args()
+    if options.clocks and not os.path.exists(FAKETIME):
+        parser.error("--clocks needs Debian's package faketime (make setup-full)")
     subprocess.run([str(ROOT / "tests/tools/collections.sh")], check=True, stdout=subprocess.DEVNULL)
     sys.path.insert(0, str(ROOT / ".lab" / "collections"))
     from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, conftest

@@ -37,7 +37,8 @@ options:
       - V(identity) is C(serial), C(minor_number), C(board_part_number), C(vbios_version), C(architecture),
         C(virtualization_mode), C(addressing_mode), C(gsp_firmware_version) and C(gsp_firmware_mode).
       - V(inforom) is C(inforom_image_version), C(inforom_config_checksum) and C(inforom_valid). The driver reads the
-        InfoROM for it, which takes longer than all else together; leave it out of what is read every few seconds.
+        InfoROM for it, which takes longer than all else together, so this is done once after the driver was loaded, and
+        again where a value was missing or bad. M(gpufleet.lifecycle.gpu_health) reads it each time.
       - V(memory) is C(memory_total_bytes), C(memory_used_bytes), C(memory_free_bytes), C(memory_reserved_bytes),
         C(bar1_total_bytes) and C(bar1_used_bytes).
       - V(ecc) is C(ecc_mode_current), C(ecc_mode_pending), C(ecc_volatile_corrected), C(ecc_volatile_uncorrected),
@@ -261,7 +262,9 @@ def main() -> None:
     except subsets.SubsetError as exc:
         module.fail_json(msg="NVML was not read: %s" % (exc,))
     nvml = binding.get_binding(module, "NVML was not read")
-    taken = snapshot.take(module.params["timeout_s"], nvml.stuck_file, module.params["gather_subset"], nvml.load)
+    taken = snapshot.take(
+        module.params["timeout_s"], nvml.stuck_file, module.params["gather_subset"], nvml.load, describes=True
+    )
     result = describe(taken)
     if module.params["holders"]:
         # Compiled only for those who ask.

@@ -261,8 +261,8 @@ def remember_child(stuck_file, pid) -> None:
         return
 
 
-def read_note(path) -> bytes | None:
-    """The bytes of a note, None without one.
+def read_note(path, limit=4096) -> bytes | None:
+    """The bytes of a note, at most LIMIT of them; None without one.
 
     Only a file of root's or our own is believed: others may write where it lies.
     """
@@ -274,7 +274,7 @@ def read_note(path) -> bytes | None:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.geteuid()):
             return None
-        return os.read(handle, 4096)
+        return os.read(handle, limit)
     finally:
         os.close(handle)
 

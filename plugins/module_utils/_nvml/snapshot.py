@@ -12,7 +12,7 @@ import time
 
 from .._node import files, identity
 from . import binding as binding_module
-from . import calls, codes, links, session, subsets
+from . import calls, codes, inforom, links, session, subsets
 
 SCHEMA = "gpufleet.snapshot/1"
 SYSTEM_KEYS = ("driver_version", "nvml_version", "cuda_driver_version")
@@ -37,10 +37,11 @@ def make_blank(status, message, rc=None, binding=None) -> dict:
     }
 
 
-def read_gpu(reader, index, chosen, more=()) -> tuple:
+def read_gpu(reader, index, chosen, more=(), kept=None) -> tuple:
     """(handle or None, values): those of the CHOSEN subsets of the GPU at INDEX.
 
-    One whose handle is refused keeps that code in every place.
+    One whose handle is refused keeps that code in every place. KEPT has the values of subset inforom by UUID that need
+    not be read again.
 
     MORE are functions (reader, handle, gpu) of other packages that read further values after these.
     """
@@ -51,16 +52,19 @@ def read_gpu(reader, index, chosen, more=()) -> tuple:
         return None, gpu
     gpu = {"index": index, "handle": codes.value(True)}
     for subset in chosen:
-        if subset.read is not None:
+        known = (kept or {}).get(gpu["uuid"]["value"]) if subset.name == "inforom" else None
+        if known is not None:
+            gpu.update(known)
+        elif subset.read is not None:
             subset.read(reader, answer["value"], gpu)
     for read in more:
         read(reader, answer["value"], gpu)
     return answer["value"], gpu
 
 
-def read_gpus(reader, count, names, more=()) -> list[dict]:
+def read_gpus(reader, count, names, more=(), kept=None) -> list[dict]:
     chosen = [subset for subset in subsets.TABLE if subset.name in names]
-    found = [read_gpu(reader, index, chosen, more) for index in range(count)]
+    found = [read_gpu(reader, index, chosen, more, kept) for index in range(count)]
     if "p2p" in names:
         links.read_p2p(reader, [(handle, gpu) for handle, gpu in found if handle is not None])
     return [gpu for dummy, gpu in found]
@@ -79,9 +83,9 @@ def read_system(reader) -> dict[str, dict]:
     }
 
 
-def read_pass(nvml, binding, progress=None, gather=None, more=()) -> dict:
+def read_pass(nvml, binding, progress=None, gather=None, more=(), kept=None) -> dict:
     """One nvmlInit, one pass over all GPUs with the binding module NVML; the subsets GATHER, None for all, and what
-    MORE reads.
+    MORE reads. KEPT: as in read_gpu.
     """
     names = subsets.choose(gather)
     reader = calls.Reader(nvml, progress)
@@ -104,7 +108,7 @@ def read_pass(nvml, binding, progress=None, gather=None, more=()) -> dict:
                 % (taken["count"]["error"], taken["count"]["rc"])
             )
         else:
-            taken["gpus"] = read_gpus(reader, int(taken["count"]["value"]), names, more)
+            taken["gpus"] = read_gpus(reader, int(taken["count"]["value"]), names, more, kept)
             taken["subsets"] = names
         return taken
     finally:
@@ -116,25 +120,27 @@ def is_simulated(nvml) -> bool:
     return hasattr(getattr(nvml, "nvmlLib", None), "gpusim_marker")
 
 
-def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.run, more=()) -> dict:
+def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.run, more=(), describes=False) -> dict:
     """Read all GPUs of this machine in a child that is never waited for past DEADLINE_S seconds.
 
     LOAD() answers (binding module or None, description of it); by default the binding that this machine has. STUCK_FILE
     remembers a child that could not be ended, and beside it that NVML did not answer: the next ones wait shorter.
-    GATHER is what subsets.choose takes, MORE what read_gpu takes.
+    GATHER is what subsets.choose takes, MORE what read_gpu takes. DESCRIBES: no verdict is made of the snapshot, so
+    what was read of the InfoROM since the driver was loaded is not read again.
     """
     load = load or binding_module.load_own
     subsets.choose(gather)
     begun = time.monotonic()
+    note, driver = recall_hang(stuck_file) if stuck_file else None, loaded_driver()
+    kept = inforom.recall(stuck_file, driver) if stuck_file and describes else {}
 
     def work(progress):
         progress("loading the binding")
         nvml, described = load()
         if nvml is None:
             return make_blank("no_binding", binding_module.NO_BINDING)
-        return read_pass(nvml, described, progress, gather, more)
+        return read_pass(nvml, described, progress, gather, more, kept)
 
-    note, driver = recall_hang(stuck_file) if stuck_file else None, loaded_driver()
     patience_s = choose_deadline(note, deadline_s, driver, boot_seconds())
     outcome = runner(work, patience_s, stuck_file)
     if stuck_file and outcome.status == "timeout" and patience_s == deadline_s:
@@ -143,6 +149,8 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
         forget_hang(stuck_file)
     if outcome.status == "ok":
         taken = outcome.value
+        if stuck_file and describes and "inforom" in taken["subsets"] and inforom.choose_good(taken["gpus"]) != kept:
+            inforom.remember(stuck_file, driver, taken["gpus"])
     elif outcome.status in ("timeout", "stuck"):
         taken = make_blank(outcome.status, outcome.message)
     else:

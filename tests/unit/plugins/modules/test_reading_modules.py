@@ -109,9 +109,16 @@ def test_no_reading_is_no_failure_unless_it_shall_be(monkeypatch, rc, loaded):
 
 def test_it_passes_on_what_the_action_sent(monkeypatch):
     seen = []
-    run(monkeypatch, gpu_info, lambda *args: seen.append(args) or healthy(), timeout_s=7)
-    ((deadline_s, stuck_file, gather, load),) = seen
+    run(monkeypatch, gpu_info, lambda *args, **more: seen.append((args, more)) or healthy(), timeout_s=7)
+    (((deadline_s, stuck_file, gather, load), more),) = seen
     assert (deadline_s, gather) == (7, ["all"]) and load.__self__.stuck_file == stuck_file
+    assert more == {"describes": True}
+
+
+def test_verdict_is_of_what_is_read_now(monkeypatch):
+    seen = []
+    run(monkeypatch, gpu_health, lambda *args, **more: seen.append(more) or healthy())
+    assert [dict({"describes": False}, **more)["describes"] for more in seen] == [False]
 
 
 ANNOUNCED = {"digest": "d" * 64, "version": "1", "source": None}

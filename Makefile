@@ -199,7 +199,7 @@ mutants: setup-test ## whether `make test` catches mistakes that are made one by
 	@$(MAIN) python3 -m tests.tools.mutate $(ARGS)
 
 .PHONY: kills
-kills: setup-full ## kill the controllers of ten rollouts over 20 stand-in nodes again and again, and compare with what the nodes say (half an hour)
+kills: setup-test ## kill the controllers of ten rollouts over 20 stand-in nodes again and again, and compare with what the nodes say (half an hour)
 	@$(MAIN) python3 -m tests.tools.kills $(ARGS)
 
 .PHONY: slices

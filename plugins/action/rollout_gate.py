@@ -160,7 +160,7 @@ class ActionModule(RolloutAction):
     def print_waiting(self, ledger, node: str, reason: str) -> None:
         """Print a line about all nodes once in a while, by the first waiting node that is due."""
         me, now = owner.describe_owner(self.controller()), time.time()
-        if self.kept(ledger, "waiting.lock", lambda before: requests.is_line_due(before, me, now)):
+        if self.update_file(ledger, "waiting.lock", lambda before: requests.is_line_due(before, me, now)):
             count = report.describe_counts({"counts": ledger.look(report.count_states)})
             self.say("rollout %s: %s; %s waits: %s" % (ledger.rollout_id, count, node, reason))
 

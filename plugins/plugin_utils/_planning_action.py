@@ -60,7 +60,7 @@ def require_room(made: plan.Plan, now: datetime.datetime) -> None:
 
     For these the gate opens outside of the windows too.
     """
-    if not made.orphaned:
+    if not made.orphans:
         windows.require_room(made.policy["windows"], now, made.policy["node_s"])
 
 

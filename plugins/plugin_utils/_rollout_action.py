@@ -191,15 +191,15 @@ class RolloutAction(NodeActionBase):
 
     def say_brakes(self, ledger, found) -> None:
         """Print what keeps nodes from starting, once for the whole rollout, and when that has ended."""
-        before = self.kept(ledger, "brakes.lock", lambda kept: (kept.get("brakes") or [], {"brakes": found}))
+        before = self.update_file(ledger, "brakes.lock", lambda kept: (kept.get("brakes") or [], {"brakes": found}))
         if before is None or before == found:
             return
         for line in [line for line in found if line not in before] or ([] if found else ["Nodes may start again."]):
             self.say(line)
 
     @staticmethod
-    def kept(ledger, name, decide) -> bool | list[str] | None:
-        """Return what DECIDE(kept) answers, with what is to be kept in the file NAME from now on: (answer, kept).
+    def update_file(ledger, name, decide) -> bool | list[str] | None:
+        """Return the answer of DECIDE(content), which answers (answer, new content) for the JSON file NAME of the rollout.
 
         For what one process of the controller prints for all: None if another process has the file, or if it cannot be
         used, which is a warning.

@@ -32,7 +32,7 @@ class Plan:
     refused: str = ""  # why it only finishes the nodes in flight
 
     @property
-    def orphaned(self) -> list[str]:
+    def orphans(self) -> list[str]:
         return [name for name in self.order if self.nodes[name].get("orphaned")]
 
     @property

@@ -19,7 +19,7 @@ def store():
     with open(new, "w", encoding="utf-8") as output:
         json.dump(node, output)
     os.rename(new, PATH)
-    line = json.dumps([time.time(), node["running"], node["loaded"], node["disk"], node["boots"], node["log"][-1]])
+    line = json.dumps([time.monotonic(), node["running"], node["loaded"], node["disk"], node["boots"], node["log"][-1]])
     with open(os.path.join(os.path.dirname(PATH), "journal"), "a", encoding="utf-8") as output:
         output.write(line + "\n")
 

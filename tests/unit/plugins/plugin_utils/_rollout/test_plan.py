@@ -252,7 +252,7 @@ def test_nodes_left_in_flight_go_first_whatever_is_on_them(value, version, error
     found = probes("a-r1", "b-r1") + [Probe("z-r9", version=version, error=error)]
     made = plan.build_plan("2.0", found, POLICY, previous=before("z-r9", value), canaries=["b-r1"])
     assert made.order == ["z-r9", "b-r1", "a-r1"]
-    assert made.orphaned == ["z-r9"]
+    assert made.orphans == ["z-r9"]
     assert made.nodes["z-r9"]["from"] == "1.0"
 
 
@@ -312,7 +312,7 @@ def test_a_node_that_was_lost_after_its_change_is_taken_up_whatever_it_has(steps
     view = events.apply_event(story(left), dict(plan.make_event(away, "r"), event="plan", run="2", time="t"))
     for previous in (story(left), story(left, finished="t"), view):
         made = plan.build_plan("2.0", [Probe("a", version=version, verdict="pass")], POLICY, previous=previous)
-        assert (made.orphaned == ["a"]) is orphaned and made.order == ["a"], "it is never finished by its version"
+        assert (made.orphans == ["a"]) is orphaned and made.order == ["a"], "it is never finished by its version"
         assert made.nodes["a"]["from"] == "1.0", "where it goes back to is not forgotten while it does not answer"
 
 
@@ -517,7 +517,7 @@ def test_a_canary_that_was_in_flight_when_its_controller_died_is_one_again(value
     left = story(state.Node("z-r9", value, canary=True))
     for named in (["z-r9"], []):
         made = plan.build_plan("2.0", probes("a-r1", "z-r9"), POLICY, previous=left, canaries=named)
-        assert (made.order, made.orphaned, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
+        assert (made.order, made.orphans, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
         assert any(
             "z-r9" in line and "was in flight when its controller died, canary" in line
             for line in plan_text.describe_plan(made, "x")

@@ -28,10 +28,10 @@ def load(path=None):
 
 
 def journal(node, what="", path=None):
-    """Say in the node's own journal when what was so: [time, services that run, driver that runs, driver on disk,
-    boots, what was done].
+    """Say in the node's own journal when what was so: [monotonic time, services that run, driver that runs, driver on
+    disk, boots, what was done].
     """
-    line = json.dumps([time.time(), node["running"], node["loaded"], node["disk"], node["boots"], what])
+    line = json.dumps([time.monotonic(), node["running"], node["loaded"], node["disk"], node["boots"], what])
     with open(os.path.join(path or directory(), "journal"), "a", encoding="utf-8") as stream:
         stream.write(line + "\n")
 

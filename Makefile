@@ -125,6 +125,7 @@ full-courses:
 	@$(PART) courses-core218 60 $(call IN,core218) $(PYTEST) -n 2 --dist loadfile $(PLAYBOOKS)/test_failure_matrix.py \
 		$(PLAYBOOKS)/test_resume.py $(PLAYBOOKS)/test_upgrade_course.py $(PLAYBOOKS)/test_hostile.py $(PLAYBOOKS)/test_node_facts.py \
 		-k "matrix or wherever or once_and or budget or signal or hostile or node_facts"
+	@$(PART) promises-core218 60 $(call IN,core218) $(PYTEST) -n 2 --dist loadfile -m "promise or cores" $(PLAYBOOKS)
 	@$(PART) courses-newest 60 $(call IN,newest) $(PYTEST) -n 2 --dist loadfile -m cores $(PLAYBOOKS)
 
 .PHONY: test-cores

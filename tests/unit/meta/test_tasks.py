@@ -401,3 +401,43 @@ def test_gate_compares_the_ticket_with_the_default_of_the_drain():
     default = load(ROOT / "roles" / "gpu_scheduler" / "defaults" / "main.yml")["gpu_scheduler_drain_timeout"]
     given = request[PREFIX + "rollout_gate"]["drain_s"]
     assert "gpu_scheduler_drain_timeout | default(%d, true)" % default in given
+
+
+def variables_of(item):
+    """Yield (name, text) of the variables that plays, blocks and tasks below an item of YAML set."""
+    if isinstance(item, dict):
+        own = item.get("vars")
+        yield from own.items() if isinstance(own, dict) else ()
+    for part in item.values() if isinstance(item, dict) else item if isinstance(item, list) else ():
+        yield from variables_of(part)
+
+
+def names_itself(name, text):
+    """Whether a template reads the variable that it defines: Ansible evaluates it until the memory is used up."""
+    return isinstance(text, str) and re.search(r"(?<![\w.])%s\b" % re.escape(name), text) is not None
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for place in ("playbooks", "roles") for path in (ROOT / place).rglob("*.yml")),
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_no_variable_is_defined_by_itself(path):
+    if path.parent.name == "defaults" or "argument_specs" in path.name:
+        return
+    assert [name for name, text in variables_of(load(path)) if names_itself(name, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{{ x | default('') }}", True),
+        ("{{ lookup('ansible.builtin.vars', 'x', default='') }}", True),
+        ("{{ y.x }}", False),
+        ("{{ __x }}", False),
+        ("{{ xy }}", False),
+        (7, False),
+    ],
+)
+def test_variable_that_is_defined_by_itself_is_found(text, expected):
+    assert names_itself("x", text) is expected

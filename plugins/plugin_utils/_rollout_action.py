@@ -199,7 +199,7 @@ class RolloutAction(NodeActionBase):
 
     @staticmethod
     def update_file(ledger, name, decide) -> bool | list[str] | None:
-        """Return the answer of DECIDE(content), which answers (answer, new content) for the JSON file NAME of a rollout.
+        """Return the answer of DECIDE(content), which answers (answer, new content), for the JSON file NAME.
 
         For what one process of the controller prints for all: None if another process has the file, or if it cannot be
         used, which is a warning.

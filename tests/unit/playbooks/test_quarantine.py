@@ -139,10 +139,10 @@ def test_nothing_is_changed_in_check_mode_by_a_second_run_or_by_a_return_that_is
     other = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1", **variables)
     assert other.rc == 2 and "missing is GPU-b (serial number S/N GPU-b" in other.text and everything(fleet) == after
     fleet.change("a1", gpus=["GPU-a", "GPU-b"])
-    after = everything(fleet)
+    kept, before = marker(fleet, "a1"), fleet.slurm("a1")
     foreseen = fleet.run("return_to_service", "--check", *arguments, return_to_service_hosts="a1", **variables)
     assert foreseen.rc == 0 and "a1 passed, and would serve again" in foreseen.output
-    assert everything(fleet) == after
+    assert marker(fleet, "a1") == kept is not None and fleet.slurm("a1") == before
 
 
 def history(fleet, name):

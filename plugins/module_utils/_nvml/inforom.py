@@ -31,8 +31,12 @@ def is_good(key: str, answer: Any) -> bool:
     """Return True if a value was read, and does not say that the InfoROM is damaged."""
     if not isinstance(answer, dict) or set(answer) != {"value", "rc"} or answer["rc"] != codes.SUCCESS:
         return False
-    kind = {"inforom_image_version": str, "inforom_config_checksum": int, "inforom_valid": bool}[key]
-    return type(answer["value"]) is kind and (key != "inforom_valid" or answer["value"])
+    value = answer["value"]
+    if key == "inforom_valid":
+        return value is True
+    if key == "inforom_config_checksum":
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, str)
 
 
 def choose_good(gpus: Any) -> Dict[str, Answers]:

@@ -110,8 +110,8 @@ def test_when_all_nodes_are_bad_in_the_same_way(fleet, fields, budget, state, re
 def failed_and_unreachable_in_the_same_step(fleet, **more):
     all_of(fleet)
     fleet.change("a1", cannot_install=[NEW])
-    # Both have to be in step install. So nothing is prestaged, and a2 answers the two checks before, which call the same
-    # module: of the packages before the drain, and of the package manager's lock after it.
+    # Both have to be in step install. So nothing is prestaged, and a2 answers the two checks before, which call the
+    # same module: of the packages before the drain, and of the package manager's lock after it.
     fleet.change("a2", unreachable_at="driver_packages", unreachable_after=2)
     result = fleet.run(
         "upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, gpu_node_upgrade_prestage=False, **PATIENCE, **more

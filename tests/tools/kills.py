@@ -153,16 +153,26 @@ def set_clock(fleet, draw, options):
 
 
 def try_second_ledger(fleet, options):
-    """Run a rollout of another version from another ledger; return what is wrong with its end."""
-    if not options.second_ledger or not any(
-        " ".join(line[5] for line in journal(fleet.nodes / name)).count("installed") for name in fleet.names
-    ):
-        return []
+    """Run a rollout of another version from another ledger; return its exit status, 2 if it was refused. None if it
+    was not tried, because no node was changed yet.
+    """
+    changed = any(line[5].startswith("installed ") for name in fleet.names for line in journal(fleet.nodes / name))
+    if not options.second_ledger or not changed:
+        return None
     place = str(fleet.directory / "second-ledger")
     process = fleet.start("upgrade", rollout_version=OTHER, gpufleet_artifact_dir=place, rollout_max_down=options.down)
     process.wait(timeout=1800)
     process.log.close()
-    return [] if process.returncode == 2 else ["the controller with another ledger ended with %d" % process.returncode]
+    return process.returncode
+
+
+def describe_second_ledger(ends):
+    """Return (what the rollouts of the second ledger came to, what was wrong), by their exit statuses."""
+    ends = [rc for rc in ends if rc is not None]
+    wrong_ends = [rc for rc in ends if rc != 2]
+    return "; the second ledger was refused %d times" % len(ends) if ends else "", [
+        "a rollout of the second ledger ended with %d" % rc for rc in wrong_ends
+    ]
 
 
 def one_rollout(fleet, draw, options, url):
@@ -176,7 +186,7 @@ def one_rollout(fleet, draw, options, url):
     }
     if url:
         variables["rollout_ledger"] = url
-    lines, kills, runs, result, found = [], 0, 0, None, []
+    lines, kills, runs, result, ends = [], 0, 0, None, []
     while runs < options.kills + RUNS:
         clock = set_clock(fleet, draw, options)
         process, moment, way = (
@@ -200,7 +210,7 @@ def one_rollout(fleet, draw, options, url):
                 % (kills, way, moment, clock, ", ".join(before) or "nothing in flight")
             )
             process.wait()
-            found += try_second_ledger(fleet, options)
+            ends.append(try_second_ledger(fleet, options))
         process.wait()
         process.log.close()
         states = fleet.recorded(url)
@@ -212,14 +222,15 @@ def one_rollout(fleet, draw, options, url):
             and not set(states.values()) & {"pending", "draining", "down", "validating", "soaking", "lost"}
         ):
             break
+    told, found = describe_second_ledger(ends)
     found += wrong(fleet, states, options.down, time.monotonic())
     if result == 0:
         found.append("the last run ended with 0, although nodes failed")
     spans = [span for name in fleet.names for span in out_of_service(journal(fleet.nodes / name), time.monotonic())]
     counts = {state: list(states.values()).count(state) for state in sorted(set(states.values()))}
     lines.append(
-        "  %d runs, %d kills, at most %d of %d out of service at a time; %s"
-        % (runs, kills, most_at_once(spans), options.down, counts)
+        "  %d runs, %d kills, at most %d of %d out of service at a time; %s%s"
+        % (runs, kills, most_at_once(spans), options.down, counts, told)
     )
     return lines + ["  WRONG: " + words for words in found], found, kills
 
@@ -269,7 +280,7 @@ def several_controllers(fleet, draw, options, url, server):
     several, lines, kills = Several(fleet, options, url, lambda fleet: set_clock(fleet, draw, options)), [], 0
     if several.plan(options.down):
         return ["  WRONG: no plan"], ["no plan"], 0
-    second = []
+    ends = []
     for number in range(options.controllers):
         several.start(number)
     deadline = time.monotonic() + 1800
@@ -283,7 +294,7 @@ def several_controllers(fleet, draw, options, url, server):
                 kill(fleet, several.jobs[number], way)
                 several.jobs[number].wait()
             kills += len(chosen)
-            second += try_second_ledger(fleet, options)
+            ends.append(try_second_ledger(fleet, options))
             lines.append("  kill %d: %s" % (kills, ", ".join("job %d (%s)" % pair for pair in zip(chosen, ways))))
             several.reap()
             if draw.random() < 0.5:
@@ -296,7 +307,8 @@ def several_controllers(fleet, draw, options, url, server):
             for number in several.unfinished(fleet.recorded(url)):
                 several.start(number)
     states = fleet.recorded(url)
-    found = second + wrong(fleet, states, options.down, time.monotonic())
+    told, found = describe_second_ledger(ends)
+    found += wrong(fleet, states, options.down, time.monotonic())
     if several.jobs:
         found.append("jobs still run after half an hour")
         for process in several.jobs.values():
@@ -304,8 +316,8 @@ def several_controllers(fleet, draw, options, url, server):
     spans = [span for name in fleet.names for span in out_of_service(journal(fleet.nodes / name), time.monotonic())]
     counts = {state: list(states.values()).count(state) for state in sorted(set(states.values()))}
     lines.append(
-        "  %d controllers, %d jobs, %d kills, at most %d of %d out of service at a time; %s"
-        % (options.controllers, several.starts, kills, most_at_once(spans), options.down, counts)
+        "  %d controllers, %d jobs, %d kills, at most %d of %d out of service at a time; %s%s"
+        % (options.controllers, several.starts, kills, most_at_once(spans), options.down, counts, told)
     )
     return lines + ["  WRONG: " + words for words in found], found, kills
 

@@ -106,13 +106,21 @@ def lab(tmp_path, monkeypatch):
     return found, present, calls
 
 
-@pytest.mark.parametrize(("words", "left"), [([], []), (["--keep"], ["n1"])])
-def test_demo_removes_its_machines_unless_told_to_keep_them(lab, monkeypatch, words, left):
+@pytest.mark.parametrize(("words", "left", "count"), [([], False, 6), (["--keep"], True, 6), (["--few"], False, 4)])
+def test_demo_removes_its_machines_unless_told_to_keep_them(lab, monkeypatch, words, left, count):
     here, present, _calls = lab
+    started = []
     monkeypatch.setattr(cli.config, "current", lambda: here)
-    monkeypatch.setattr(demo, "run", lambda _lab: present.update(n1=Machine("n1", 101)) or 0)
+
+    def run(_lab, names):
+        started.extend(names)
+        present.update((name, Machine(name, 101)) for name in names)
+        return 0
+
+    monkeypatch.setattr(demo, "run", run)
     assert cli.main(["demo", *words]) == 0
-    assert list(present) == left
+    assert list(present) == (started if left else []) and len(started) == count
+    assert {demo.CANARY, demo.FAULTY} <= set(started)
 
 
 @pytest.mark.parametrize("end", [None, KeyboardInterrupt(), SystemExit(143), ValueError()])

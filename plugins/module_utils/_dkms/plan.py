@@ -68,21 +68,21 @@ def plan_build(
     """
     steps, problems = [], []
     archived = () if force else archived
-    todo = [kernel for kernel in kernels if force or not is_settled(view, kernel, version)]
+    due = [kernel for kernel in kernels if force or not is_settled(view, kernel, version)]
     steps += clear_steps(view["leftovers"], name, version)
     if (
-        todo
+        due
         and not view["source"]
-        and any(view["states"][kernel] not in ("built", "installed", "differs") for kernel in todo)
+        and any(view["states"][kernel] not in ("built", "installed", "differs") for kernel in due)
     ):
         problems.append(
             "The source of %s %s is not on this node: found nothing at /usr/src/%s-%s. Install the package "
             "that carries it." % (name, version, name, version)
         )
     # Loading an archive adds the module too; only what is compiled needs it added first.
-    if set(todo) - set(archived) and view["source"] and all(view["states"][kernel] == "absent" for kernel in kernels):
+    if set(due) - set(archived) and view["source"] and all(view["states"][kernel] == "absent" for kernel in kernels):
         steps.append(step("add"))
-    for kernel in todo:
+    for kernel in due:
         state = view["states"][kernel]
         missing = force or state not in ("built", "installed", "differs")
         loads, compiles = missing and kernel in archived, missing and kernel not in archived
@@ -192,9 +192,9 @@ def plan_import(
     """(steps, problems) that take built modules out of archives and install them, for a module whose source is
     there.
     """
-    todo = [kernel for kernel in kernels if force or not is_settled(view, kernel, version)]
-    steps = clear_steps(view["leftovers"], name, version, todo)
-    for kernel in todo:
+    due = [kernel for kernel in kernels if force or not is_settled(view, kernel, version)]
+    steps = clear_steps(view["leftovers"], name, version, due)
+    for kernel in due:
         state = view["states"][kernel]
         loads = force or state not in ("built", "installed", "differs")
         if loads and state in ("incomplete", "built", "installed", "differs"):

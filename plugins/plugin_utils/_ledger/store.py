@@ -340,7 +340,7 @@ class Store:
 
         return self._call_patiently(once)
 
-    def _open_lock(self) -> contextlib._GeneratorContextManager | contextlib.nullcontext:
+    def _open_lock(self) -> contextlib.AbstractContextManager:
         """Return the lock that serializes the processes of this controller, which only a file needs."""
         if not self.sqlite:
             return contextlib.nullcontext()

@@ -60,7 +60,7 @@ def daemon_runs(root="/", proc="/proc") -> bool:
         return False
 
 
-def read(directory=DIRECTORY) -> dict[str, dict] | None:
+def read(directory=DIRECTORY) -> dict[str, dict]:
     """{uuid: {setting: {"value", "load"}}}: what was set last on this node.
 
     Nothing was if there is no file; a damaged one is an error.

@@ -95,7 +95,7 @@ def holds_gpu(pod: Node) -> bool:
 def _sees_gpus(spec: Any, containers: list[Any]) -> bool:
     """Tell if the container runtime gives the pod GPUs without a scheduler that counts them."""
     values = [
-        str(entry.get("value") or "void")
+        str(entry.get("value") or ("unknown" if entry.get("valueFrom") else "void"))
         for each in containers
         for entry in each.get("env") or []
         if entry.get("name") == "NVIDIA_VISIBLE_DEVICES"

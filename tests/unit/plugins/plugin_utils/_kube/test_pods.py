@@ -70,6 +70,12 @@ def with_status(name, **status):
         # Past every scheduler that counts GPUs.
         (pod("env", containers=[dict(container(), env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])]), True),
         (pod("void", containers=[dict(container(), env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}])]), False),
+        (
+            pod(
+                "from", containers=[dict(container(), env=[{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"a": {}}}])]
+            ),
+            True,
+        ),
         (with_spec("class", runtimeClassName="nvidia"), True),
         (with_spec("other-class", runtimeClassName="gvisor"), False),
         (pod("device", volumes=[{"name": "d", "hostPath": {"path": "/dev/nvidia0"}}]), True),

@@ -77,8 +77,10 @@ def read_rpm(root, runner) -> dict | None:
     if missing(rc):
         return None
     answer = {"manager": "rpm", "available": rc == 0, "error": None, "packages": {}, "interrupted": [], "journal": 0}
-    if rc:
-        answer["error"] = "rpm -qa answered rc %s: %s" % (rc, err.strip())
+    # rpm leaves out what it cannot read in its database, and its status is 0.
+    skipped = [line for line in err.splitlines() if line.startswith("error:")]
+    if rc or skipped:
+        answer.update(available=False, error="rpm -qa answered rc %s: %s" % (rc, "; ".join(skipped) or err.strip()))
         return answer
     if not out.strip():
         answer.update(available=False, error="rpm has no package on this machine")

@@ -78,7 +78,8 @@ INIT_FAILED = re.compile(WHO + r"(?:RmInitAdapter failed|rm_init_adapter(?:\(\d*
 PROBE_FAILED = re.compile(
     r"NVRM: (?:The NVIDIA probe routine (?:failed|was not called)|None of the NVIDIA (?:graphics "
     r"adapters|devices) were"
-    r"|No NVIDIA (?:GPU|graphics adapter) found|This PCI I/O region assigned to your NVIDIA device is invalid)"
+    r"|No NVIDIA (?:(?:GPU|graphics adapter) found|devices probed)"
+    r"|This PCI I/O region assigned to your NVIDIA device is invalid)"
 )
 # The kernel's own words, from 6.2 on and before (drivers/base/dd.c).
 PROBED = re.compile(

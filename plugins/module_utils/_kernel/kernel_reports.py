@@ -23,19 +23,25 @@ BY_NAME = (
 )
 NO_NAME = "(?!%s)" % BY_NAME
 
+# Findings of the kernel's own debugging after which it goes on (lib/smp_processor_id.c, kernel/locking/lockdep.c,
+# kernel/kcsan).
+DEBUGGING = r"BUG: (?:using \w+\(\) in preemptible |MAX_\w+ too low|KCSAN: )"
+HUNG_TASK = re.compile(r"\s*INFO: task .{1,15}:\d+ blocked (?:in I/O wait )?for more than")
 # After these the kernel is broken: its oopses, panics and lockups, and tasks that hang. die() of x86 prints "[#1]".
 TROUBLE = re.compile(
-    r"\s*(?:INFO: task .{1,15}:\d+ blocked for more than|(?:rcu: )?INFO: rcu_\w+ (?:self-)?detected|"
+    HUNG_TASK.pattern
+    + r"|\s*(?:(?:rcu: )?INFO: rcu_\w+ (?:self-)?detected|"
     + NO_NAME
-    + "(?:BUG: "
-    r"|Oops: |general protection fault\b|kernel BUG at |Internal error: |Unable to handle kernel |Kernel panic - "
-    r"|(?:invalid opcode|double fault|stack segment|divide error): [0-9a-f]{4} \[#\d+\]"
+    + "(?!%s)(?:BUG: " % DEBUGGING
+    + r"|Oops: |general protection fault\b|kernel BUG at |Internal error: |Unable to handle kernel |Kernel panic - "
+    r"|(?:invalid opcode|double fault|stack segment|divide error|int3|control protection fault|alignment check"
+    r"|(?:simd|fpu|iret) exception|segment not present|invalid TSS): [0-9a-f]{4} \[#\d+\]"
     r"|(?:NMI )?watchdog: (?:BUG: soft lockup|(?:CPU\d+: )?Watchdog detected hard LOCKUP)))"
 )
 # After these it goes on as before: its warnings and those of its sanitizer (Documentation/dev-tools/ubsan.rst), and
 # other traces, such as the driver's own dumps of its stack, which it prints beside its XIDs, by os_dump_stack of the
 # open modules (kernel-open/nvidia/os-interface.c).
-WARNING = re.compile(r"\s*%sWARNING: " % NO_NAME)
+WARNING = re.compile(r"\s*%s(?:WARNING: |%s)" % (NO_NAME, DEBUGGING))
 UBSAN = re.compile(r"\s*%sUBSAN: " % NO_NAME)
 TRACE = re.compile(r"\s*%sCall [Tt]race:" % NO_NAME)
 # Traces of processes that the kernel ended or gave no memory (mm/oom_kill.c, mm/page_alloc.c): it works as it should.
@@ -66,6 +72,7 @@ class Report:
 
     def __init__(self) -> None:
         self.event, self.since, self.count = None, 0, 0
+        self.is_hung_task = False
 
     def follow(self, line: str, when: int) -> dict | None:
         """Return the event of a report that begins with this line (its kind is None for a report that is no event)."""
@@ -75,6 +82,7 @@ class Report:
             kind = find_kind(line)
             self.event = None if kind is None else {"kind": kind or None, "pci": None, "text": short(line)}
             self.since, self.count = when, 0
+            self.is_hung_task = bool(HUNG_TASK.match(line))
             return self.event
         self.count += 1
         if FRAME.match(line) and self.event["kind"] in ("oops_elsewhere", "trace"):
@@ -82,7 +90,7 @@ class Report:
             is_oops = self.event["kind"] == "oops_elsewhere"
             self.event["kind"] = "oops" if is_oops else "driver_dump" if OWN_DUMP.search(line) else "warning"
             self.event["frame"] = short(line.strip())
-        if TROUBLE_END.match(line) or self.event["kind"] not in BROKEN and HARMLESS_END.match(line):
+        if TROUBLE_END.match(line) or self.goes_on() and HARMLESS_END.match(line):
             self.event = None
         return None
 
@@ -90,7 +98,13 @@ class Report:
         """Return whether a line is beyond the report: it is too long, too old, or another report begins."""
         is_next = TROUBLE.match(line) or WARNING.match(line) or UBSAN.match(line)
         too_long = self.count >= TROUBLE_RECORDS or when - self.since > TROUBLE_US
-        return too_long or self.event["kind"] not in BROKEN and bool(is_next)
+        # Whose memory was short is no part of an oops, which may end without a mark.
+        is_other = self.event["kind"] == "oops_elsewhere" and OF_MEMORY.match(line)
+        return too_long or bool(is_other) or self.goes_on() and bool(is_next)
+
+    def goes_on(self) -> bool:
+        """Return whether the kernel works on beside what it reports, so that it may report other things."""
+        return self.is_hung_task or self.event["kind"] not in BROKEN
 
 
 def find_kind(line: str) -> str | None:

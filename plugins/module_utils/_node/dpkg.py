@@ -24,7 +24,15 @@ OWN_VERSION = re.compile(
     r"libnvidia-container.*)$"
 )
 ANY_ARCHITECTURE = ("all", "noarch", "(none)", "")
-INTERRUPTED = {"H": "half-installed", "U": "unpacked", "F": "half-configured"}
+# dpkg --audit names these. Where triggers have not run, the initrd or the cache of libraries is the one before.
+INTERRUPTED = {
+    "H": "half-installed",
+    "U": "unpacked",
+    "F": "half-configured",
+    "W": "waits for triggers",
+    "t": "triggers have not run",
+}
+INSTALLED = "iWt"
 
 
 def read(root, runner) -> dict:
@@ -47,7 +55,7 @@ def read(root, runner) -> dict:
     if not parsed:  # a dpkg that was never used: the system is another package manager's
         answer.update(available=False, error="dpkg has no package on this machine")
     answer["packages"] = dict(
-        (name, item) for name, item in parsed.items() if NAMES.match(name) and item["status"][1:2] == "i"
+        (name, item) for name, item in parsed.items() if NAMES.match(name) and item["status"][1:2] in INSTALLED
     )
     answer["interrupted"] = [
         {"package": name, "state": state_of(item["status"])}

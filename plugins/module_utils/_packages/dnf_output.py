@@ -35,7 +35,7 @@ UNITS = {"": 1, "k": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 # Versions of these lie side by side: whatever provides one of dnf's marks (dnf.conf(5), installonlypkgs), keys, and
 # what belongs to one kernel by its name and does not say so.
 INSTALL_ONLY_MARK = re.compile(r"(^|\s)(installonlypkg|multiversion)\(")
-INSTALL_ONLY_NAME = re.compile(r"^(gpg-pubkey|kmod-nvidia-[0-9].*|%s)$" % EL_KERNEL)
+INSTALL_ONLY_NAME = re.compile(r"^(gpg-pubkey|kmod-nvidia-(open-)?[0-9].*|%s)$" % EL_KERNEL)
 
 
 def join_version(epoch, version, release) -> str:

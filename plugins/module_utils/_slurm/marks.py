@@ -16,7 +16,11 @@ TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
 LONGEST = 200
 OURS, OPERATOR, NONE, UNKNOWN = "ours", "operator", "none", "unknown"
 # How the reasons begin that slurmctld gives a node which registers, drained or not (node_mgr.c, validate_node_specs).
-REGISTRATION = re.compile(r"gres/\S+ |Low (?:socket|core|cpu|RealMemory|TmpDisk)", re.IGNORECASE)
+REGISTRATION = re.compile(
+    r"(?:, )?(?:gres/\S+ |Could not unpack gres data|Reported active features "
+    r"|Low (?:socket|core|cpu|RealMemory|TmpDisk))",
+    re.IGNORECASE,
+)
 LOST = ("Not responding", "Node unexpectedly rebooted")
 
 

@@ -54,7 +54,8 @@ def gres_counts(listing) -> dict[str, int]:
     """
     counts = {}
     for item in re.split(r",(?![^(]*\))", "" if listing in NOTHING else listing or ""):
-        words = [word for word in re.sub(r"\(.*$", "", item.strip()).split(":") if word != "no_consume"]
+        words = re.sub(r"(?<!:)\(.*$", "", item.strip()).split(":")
+        words = [word for word in words if word not in ("no_consume", "(null)")]
         if words[0] != "gpu":
             continue
         number = re.match(r"(\d+)$", words[-1]) if len(words) > 1 else None
@@ -130,11 +131,11 @@ def from_json(text) -> list[dict]:
     """The nodes of an answer with --json, whichever version of its format."""
     try:
         nodes = json.loads(text)["nodes"]
-    except (ValueError, KeyError, TypeError) as exc:
+        # Lists since 23.02, and in some versions one more level of their own.
+        nodes = nodes.get("nodes", []) if isinstance(nodes, dict) else nodes
+        return [_from_json(item) for item in nodes]
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise NotJson(str(exc)) from exc
-    # Lists since 23.02, and in some versions one more level of their own.
-    nodes = nodes.get("nodes", []) if isinstance(nodes, dict) else nodes
-    return [_from_json(item) for item in nodes]
 
 
 def _from_json(item) -> dict:

@@ -70,6 +70,17 @@ def has_known_gpus(node: Node) -> bool:
     return bool(count_resources(node) or count_resources(node, "capacity"))
 
 
+def is_given_by_others(node: Node) -> bool:
+    """Tell if the cluster gives the node's GPUs by other device plugins alone, under their own resources."""
+    found = ((node.get("status") or {}).get("capacity")) or {}
+    others = [
+        name
+        for name, amount in found.items()
+        if pods.GPU_RESOURCES.match(name) and not _RESOURCE.fullmatch(name) and str(amount) not in ("", "0")
+    ]
+    return bool(others) and not _sum_offered(node, "capacity")
+
+
 def count_replicas(labels: dict[str, str], resource: str, offered: Any = ()) -> int:
     """Return how often each GPU is advertised; 1 if no label says that pods share it, or those that they share have a
     resource of their own among OFFERED."""
@@ -190,11 +201,11 @@ def explain_unfit(node: Node, want: Want) -> str:
     """Return why a node should not be drained: its resume is sure to be refused. Empty if it is not."""
     if want.compare == ALWAYS and want.expected is None:
         return decide_resume(node, want).why
-    if want.compare == NEVER or (want.expected or 0) <= 0 or has_known_gpus(node):
+    if want.compare == NEVER or (want.expected or 0) <= 0 or has_known_gpus(node) and not is_given_by_others(node):
         return ""
     return (
-        "the node has %d GPUs and MIG devices, and the cluster has never had any for it, so that it could not be "
-        "resumed. See whether NVIDIA's device "
+        "the node has %d GPUs and MIG devices, and the cluster has never had any for it under NVIDIA's names, so that "
+        "it could not be resumed. See whether NVIDIA's device "
         "plugin runs on it; a cluster without the plugin needs compare_gpus never (in role gpu_scheduler "
         "gpu_scheduler_kubernetes_compare_gpus)" % (want.expected,)
     )

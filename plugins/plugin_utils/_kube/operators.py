@@ -29,10 +29,11 @@ MIG_CONFIG, MIG_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 # What the MIG manager says of its work; success and failed are its ends.
 MIG_BUSY = ("pending", "rebooting")
 UPGRADE_QUIET = ("", "upgrade-done")
+# Behind the value of app may stand a kernel or a release of the operating system, for which the driver was made.
+DRIVER_APPS = ("nvidia-driver-daemonset", "nvidia-vgpu-manager-daemonset")
 DRIVER_PODS = (
-    ("app", "nvidia-driver-daemonset"),
-    ("app", "nvidia-vgpu-manager-daemonset"),
     ("app.kubernetes.io/component", "nvidia-driver"),
+    ("app.kubernetes.io/component", "nvidia-vgpu-manager"),
     ("k8s-app", "nvidia-driver-installer"),  # GKE
 )
 
@@ -65,7 +66,8 @@ def find_operators(node: Node, listed: Iterable[Node]) -> list[str]:
 
 def _is_driver(pod: Node) -> bool:
     labels = (pod.get("metadata") or {}).get("labels") or {}
-    return any(labels.get(key) == value for key, value in DRIVER_PODS) and not pods.has_finished(pod)
+    known = str(labels.get("app") or "").startswith(DRIVER_APPS)
+    return (known or any(labels.get(key) == value for key, value in DRIVER_PODS)) and not pods.has_finished(pod)
 
 
 def explain_work(node: Node, listed: Iterable[Node], held: Container[str] = ()) -> list[str]:

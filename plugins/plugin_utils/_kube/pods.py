@@ -15,27 +15,22 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client im
 
 Entry = dict[str, Any]  # of describe_pod()
 
-# How the names of resources begin by which pods get GPUs: of NVIDIA's device plugin, KubeVirt, HAMi, volcano, gpushare,
-# and of clouds. Others below nvidia.com/ are of networks.
+# How the names of resources begin by which pods get GPUs. Device plugins are many (HAMi, volcano, gpushare, those of
+# clouds), and what they give is called a GPU by nearly all. Others below nvidia.com/ are of networks.
 GPU_RESOURCES = re.compile(
     "|".join(
         (
-            r"nvidia\.com/(?:.*gpu|mig-|[A-Z])",
-            r"(?:alpha\.kubernetes\.io/nvidia-gpu|deviceclass\.resource\.kubernetes\.io/)",
-            r"volcano\.sh/v?gpu",
-            r"(?:aliyun|alibabacloud)\.com/(?:gpu|cgpu)",
-            r"koordinator\.sh/gpu",
-            r"(?:tke\.cloud\.)?tencent\.com/(?:vcuda|qgpu|gpu)",
+            r"(?!amd\.com/|(?:[a-z]+\.)?intel\.com/)[a-z0-9.-]+/.*gpu",
+            r"nvidia\.com/(?:mig-|[A-Z])",
+            r"deviceclass\.resource\.kubernetes\.io/",
+            r"tencent\.com/vcuda",
             r"elasticgpu\.(?:io|com)/",
-            r"(?:vke\.)?volcengine\.com/m?gpu",
-            r"(?:[a-z0-9-]+\.)?baidu(?:bce)?\.com/.*gpu",
-            r"4pd\.io/v?gpu",
-            r"k8s\.amazonaws\.com/vgpu",
         )
     )
 )
 # Annotations of schedulers that share GPUs without a resource (KAI and Run:ai, KubeShare), and of CDI.
 GPU_ANNOTATIONS = re.compile(r"(?:gpu-fraction|gpu-memory|sharedgpu/gpu_request|cdi\.k8s\.io/.*)\Z")
+DEVICE_MOUNTS = "/var/run/nvidia-container-devices"  # NVIDIA's runtime gives what is mounted there
 MIRROR = "kubernetes.io/config.mirror"
 FINISHED = ("Succeeded", "Failed")
 SHOWN = 10  # pods named in one message
@@ -85,6 +80,9 @@ def holds_gpu(pod: Node) -> bool:
     """
     spec = pod.get("spec") or {}
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    # An extended resource that a DeviceClass stands for has a name of the administrator's own (KEP-5004).
+    if (pod.get("status") or {}).get("extendedResourceClaimStatus"):
+        return True
     if spec.get("resourceClaims") or any(GPU_ANNOTATIONS.match(key) and value for key, value in annotations.items()):
         return True
     containers = (spec.get("containers") or []) + (spec.get("initContainers") or [])
@@ -97,17 +95,19 @@ def holds_gpu(pod: Node) -> bool:
 def _sees_gpus(spec: Any, containers: list[Any]) -> bool:
     """Tell if the container runtime gives the pod GPUs without a scheduler that counts them."""
     values = [
-        str(entry.get("value") or "void")
+        str(entry.get("value") or ("unknown" if entry.get("valueFrom") else "void"))
         for each in containers
         for entry in each.get("env") or []
         if entry.get("name") == "NVIDIA_VISIBLE_DEVICES"
     ]
     paths = [str((each.get("hostPath") or {}).get("path") or "") for each in spec.get("volumes") or []]
+    mounts = [str(mount.get("mountPath") or "") for each in containers for mount in each.get("volumeMounts") or []]
     return (
         any(value not in ("void", "none") for value in values)
         or not values
         and "nvidia" in str(spec.get("runtimeClassName") or "")
         or any(path.startswith("/dev/nvidia") for path in paths)
+        or any(path.startswith(DEVICE_MOUNTS) for path in mounts)
     )
 
 

@@ -488,7 +488,8 @@ def test_a_recorded_list_of_packages(tmp_path):
         ("iU ", "unpacked"),
         ("iF ", "half-configured"),
         ("iiR", "reinstallation required"),
-        ("iW ", None),
+        ("iW ", "waits for triggers"),
+        ("it ", "triggers have not run"),
     ],
 )
 def test_states_of_an_interrupted_dpkg(tmp_path, status, state):

@@ -150,6 +150,9 @@ def test_an_oops_is_the_drivers_only_if_one_of_its_frames_is_in_it():
         "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:",
         "watchdog: CPU3: Watchdog detected hard LOCKUP on cpu 3",
         "INFO: task x[1]:713 blocked for more than 120 seconds.",
+        "INFO: task jbd2/nvme0n1p2:713 blocked in I/O wait for more than 122 seconds.",
+        "control protection fault: 0000 [#1] SMP NOPTI",
+        "int3: 0000 [#1] PREEMPT SMP",
         "Oops: general protection fault, probably for non-canonical address 0xdead: 0000 [#1] PREEMPT SMP NOPTI",
         "invalid opcode: 0000 [#1] PREEMPT SMP NOPTI",
         "Unable to handle kernel NULL pointer dereference at virtual address 0000000000000010",
@@ -186,9 +189,26 @@ DUMP = [
 ]
 
 
+FRAME = " nvidia_ioctl+0x60/0x1f0 [nvidia]"
+HUNG = "INFO: task jbd2/nvme0n1p2:713 blocked for more than 120 seconds."
+OOM = "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=991"
+
+
 @pytest.mark.parametrize(
     "lines, kinds",
     [
+        # What debug kernels find: they go on, and a reboot brings it back.
+        (["BUG: using smp_processor_id() in preemptible [00000000] code: nvidia-smi/99", FRAME], ["warning"]),
+        (["BUG: using __this_cpu_read() in preemptible [00000000] code: nvidia-smi/99", FRAME], ["warning"]),
+        (["BUG: MAX_LOCKDEP_ENTRIES too low!", "Call Trace:", FRAME], ["warning"]),
+        (["BUG: KCSAN: data-race in uvm_a / uvm_b", FRAME], ["warning"]),
+        (["BUG: scheduling while atomic: nvidia-smi/99/0x00000002", FRAME], ["oops"]),
+        # What comes after a task that hangs elsewhere is not its report.
+        ([HUNG, "Call Trace:", " <TASK>", " </TASK>", "Call Trace:", FRAME], ["oops_elsewhere", "warning"]),
+        ([HUNG, "Call Trace:", "WARNING: CPU: 3 PID: 99 at x.c:1", FRAME], ["oops_elsewhere", "warning"]),
+        ([HUNG, "Call Trace:", OOM, "Call Trace:", FRAME], ["oops_elsewhere"]),
+        ([TRACE[0], "Call Trace:", OOM, "Call Trace:", FRAME], ["oops_elsewhere"]),
+        ([HUNG, "Call Trace:", HUNG.replace("jbd2/nvme0n1p2", "nvidia-smi"), FRAME], ["oops_elsewhere", "oops"]),
         (UBSAN, ["ubsan"]),
         (UBSAN[:-1] + ["---[ end trace ]---"], ["ubsan"]),
         (UBSAN[:-1] + ["=" * 80], ["ubsan"]),

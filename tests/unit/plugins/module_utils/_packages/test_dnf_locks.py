@@ -38,17 +38,35 @@ def test_the_package_of_a_lock(line, name):
     [
         ("libnvidia-ml-3:580.95.05-1.el9.*", NEW, True),
         ("libnvidia-ml-3:580.95.05-1.el9.x86_64", NEW, True),
-        ("libnvidia-ml", NEW, True),
+        ("libnvidia-ml", NEW, False),
+        ("libnvidia-ml-*:580.95.05-1.el9.*", NEW, True),
+        ("libnvidia-ml-3:580.95.05-*", NEW, False),
+        ("libnvidia-ml-3:580.95.05-1.el9", NEW, True),
+        ("libnvidia-ml-3:580.*", NEW, False),
+        ("libnvidia-ml.x86_64", NEW, False),
+        ("libnvidia-ml-3:580.95.05-1.*.x86_64", NEW, False),
+        ("libnvidia-ml-3:*", NEW, False),
         ("libnvidia-ml-580.95.05-1.el9.*", NEW, False),
         ("libnvidia-ml-0:580.95.05-1.el9.*", NEW, False),
         ("libnvidia-ml-3:575.57.08-1.el9.*", NEW, False),
         ("libnvidia-ml-0:580.95.05-1.*", "580.95.05-1", True),
         ("libnvidia-ml-580.95.05-1.*", "580.95.05-1", True),
-        ("libnvidia-*", NEW, True),
+        ("libnvidia-*", NEW, False),
+        ("libnvidia-*-3:580.95.05-1.el9.*", NEW, True),
     ],
 )
-def test_a_lock_without_the_epoch_locks_nothing(pattern, version, locked):
+def test_a_lock_without_the_epoch_or_the_version_locks_nothing(pattern, version, locked):
     assert dnf_locks.is_locked([pattern], "libnvidia-ml", version, "x86_64") is locked
+
+
+@pytest.mark.parametrize("loose", ["libnvidia-*", "libnvidia-ml", "libnvidia-ml-3:5*", "*"])
+def test_lock_of_every_version_takes_others_their_effect_and_goes_with_a_hold(loose):
+    exact = "libnvidia-ml-%s.*" % NEW
+    assert not dnf_locks.is_locked([exact, loose], "libnvidia-ml", NEW, "x86_64")
+    assert dnf_locks.is_locked([exact, "kernel*"], "libnvidia-ml", NEW, "x86_64")
+    text = "kernel*\n%s\n" % loose
+    assert dnf_locks.render_locks(text, {"libnvidia-ml": NEW}, []) == "kernel*\n%s\n" % exact
+    assert dnf_locks.render_locks("libnvidia-*\n", {}, ["nvidia-imex"]) == "libnvidia-*\n"
 
 
 def test_locks_are_rewritten_and_others_stay():

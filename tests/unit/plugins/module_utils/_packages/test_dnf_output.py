@@ -73,6 +73,7 @@ ROW = "%s|0|%s|1|%s|x-1-1.src.rpm|0|%s\n"
         ("kernel", "", True),
         ("gpg-pubkey", "", True),
         ("kmod-nvidia-580.95.05-5.14.0-503.22.1", "", True),
+        ("kmod-nvidia-open-580.95.05-5.14.0-503.22.1", "", True),
         ("kmod-nvidia-latest-dkms", "", False),
         ("kernel-headers", "", False),
         ("kernel-tools-libs", "", False),

@@ -138,6 +138,17 @@ def test_the_lock_keeps_dnf_from_upgrading(machine):
         assert versions(machine)["libnvidia-ml"] == expected
 
 
+def test_lock_of_every_version_holds_nothing_and_goes_with_a_hold(machine):
+    manager = dnf.Dnf(machine, root=str(machine.root))
+    machine.install("glue-1-1.el9")
+    machine.locks.write_text("glue-0:1-1.el9.*\ngl*\n", encoding="utf-8")
+    assert not manager.list_installed()["glue"]["hold"]
+    upgrade = ["dnf", "--assumeno", "upgrade", "glue"]
+    assert "Upgrading:\n glue" in machine(upgrade)[1]
+    manager.mark("hold", ["glue"])
+    assert manager.list_installed()["glue"]["hold"] and "Nothing to do" in machine(upgrade)[1]
+
+
 def test_the_obvious_packages_alone_would_mix_versions(machine):
     """nvidia-kmod-common needs nvidia-modprobe of any version: dnf takes the newest of all branches."""
     manager = dnf.Dnf(machine, root=str(machine.root))

@@ -84,8 +84,15 @@ def test_two_architectures_are_no_interrupted_rpm():
     assert versions == {"libnvidia-ml": "580.95.05", "libnvidia-ml:i686": "575.57.08"}
 
 
-def test_an_rpm_that_does_not_answer():
-    found = facts.read_rpm("/", Recorded({"rpm": (1, "", "error: rpmdb open failed")}))
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (1, "", "error: rpmdb open failed"),
+        (0, TWICE % "580.95.05", "error: rpmdbNextIterator: skipping h#     412 (rpmdb open failed)"),
+    ],
+)
+def test_an_rpm_that_does_not_answer_or_leaves_packages_out(answer):
+    found = facts.read_rpm("/", Recorded({"rpm": answer}))
     item = judged(found)
     assert (
         found["available"] is False
@@ -94,6 +101,8 @@ def test_an_rpm_that_does_not_answer():
         and "rpm -qa" in item["next_step"]
     )
     assert facts.read_rpm("/", Recorded({})) is None
+    warned = (0, TWICE % "580.95.05", "warning: Found bdb_ro Packages database while attempting sqlite backend")
+    assert facts.read_rpm("/", Recorded({"rpm": warned}))["available"] is True
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,14 @@ def slurm(*found, **known):
     ("answer", "kind", "passing", "words"),
     [
         (answers.AWAY, "unreachable", True, "slurmctld does not answer login: see whether it runs (scontrol ping)"),
+        (
+            (1, "", "slurm_load_node error: Slurm backup controller in standby mode\n"),
+            "unreachable",
+            True,
+            "scontrol ping",
+        ),
+        ((1, "", "slurm_load_node error: Message receive failure\n"), "unreachable", True, "scontrol ping"),
+        ((1, "", "slurm_load_node error: Connection reset by peer\n"), "unreachable", True, "scontrol ping"),
         ((124, "", "scontrol: still running after 60 s, killed"), "unreachable", True, "slurmctld does not answer"),
         (answers.NO_MUNGE, "auth", True, "munge does not run"),
         (answers.SKEW, "auth", True, "their clocks differ by minutes"),

@@ -51,6 +51,9 @@ MARKS = [
     ("IDLE+DRAIN", SHORT, "slurm", "unknown", "leave", "refuse"),
     ("IDLE+DRAIN", "Low RealMemory (reported:1 < 100.00% of configured:2)", "root", "unknown", "leave", "refuse"),
     ("IDLE+DRAIN", "Low socket*core*thread count, Low CPUs", "slurm", "unknown", "leave", "refuse"),
+    ("IDLE+DRAIN", "Could not unpack gres data", "slurm", "unknown", "leave", "refuse"),
+    ("IDLE+DRAIN", ", Reported active features (a) are not a superset of b", "slurm", "unknown", "leave", "refuse"),
+    ("IDLE+DRAIN", "Reported a bad fan", "kim", "operator", "leave", "leave"),
     (
         "IDLE+DRAIN",
         "gres/gpu GRES core specification 0-9 for node n1 doesn't match",

@@ -122,7 +122,19 @@ def test_both_kinds_of_json_and_text_say_the_same():
     assert new["version"] == "23.11.4"
 
 
-@pytest.mark.parametrize("text", ["", "Node nope not found", "[]", '{"jobs": []}', "null"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Node nope not found",
+        "[]",
+        '{"jobs": []}',
+        "null",
+        '{"nodes": null}',
+        '{"nodes": ["n1"]}',
+        '{"nodes": [{"hostname": "n1", "state": "IDLE"}]}',
+    ],
+)
 def test_what_is_no_json_of_nodes(text):
     with pytest.raises(records.NotJson):
         records.from_json(text)
@@ -157,6 +169,7 @@ def test_jobs_that_hold_a_node():
         (None, {}),
         ("mps:100", {}),
         ("gpu:a100:no_consume:4", {"a100": 4}),
+        ("gpu:(null):8(S:0-1)", {"": 8}),
     ],
 )
 def test_generic_resources(listing, counts):

@@ -132,6 +132,13 @@ def test_mig_devices_are_compared_by_profile(given, expected, mig, action):
         (node(), 0, "auto", False),
         (node(gpus=8), None, "always", True),
         (node(gpus=80), 8, "always", False),
+        # NVIDIA's device plugin gave way to another one, and the kubelet keeps its resource.
+        (node(gpus={GPU: 0, "volcano.sh/vgpu-number": 80}), 8, "auto", True),
+        (node(gpus={GPU: 0, "koordinator.sh/gpu": 800}), 8, "always", True),
+        (node(gpus={GPU: 0, "koordinator.sh/gpu": 800}), 8, "never", False),
+        (node(gpus={GPU: 0, "volcano.sh/vgpu-number": 0}), 8, "auto", False),
+        (node(gpus={GPU: 0, "amd.com/gpu": 8}), 8, "auto", False),
+        (node(gpus={GPU: 8, "volcano.sh/vgpu-number": 80}), 8, "auto", False),
     ],
 )
 def test_a_node_without_any_such_resource_is_not_drained_in_vain(one, expected, compare, unfit):

@@ -56,6 +56,14 @@ UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
         (node(labels=dict(HOST, **{"nvidia.com/gpu.deploy.driver": "true"})), [], (), ""),
         (node(), [pod("d", owner="DaemonSet", labels={"k8s-app": "nvidia-driver-installer"})], (), "owns the driver"),
         (labelled(), [DRIVER_POD], (), "owns the driver"),
+        *(
+            (labelled(), [pod("d", owner="DaemonSet", labels=labels)], (), "owns the driver")
+            for labels in (
+                {"app": "nvidia-driver-daemonset-418.94.202509100653-0"},
+                {"app": "nvidia-driver-daemonset-5.15.0-91-generic-ubuntu22.04"},
+                {"app.kubernetes.io/component": "nvidia-vgpu-manager"},
+            )
+        ),
         (node(labels={UPGRADE: "upgrade-done"}), [], (), ""),
         (node(labels={UPGRADE: ""}), [], (), ""),
         (node(labels={UPGRADE: "upgrade-required"}), [], (), UPGRADE + "=upgrade-required"),

@@ -9,12 +9,19 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import po
 from tests.lab.kube.objects import container, pod
 
 EMPTYDIR = [{"name": "scratch", "emptyDir": {}}]
+DEVICES = "/var/run/nvidia-container-devices"
 MIRROR = {"kubernetes.io/config.mirror": "abc"}
 
 
 def with_spec(name, owner="ReplicaSet", **spec):
     one = pod(name, owner=owner)
     one["spec"].update(spec)
+    return one
+
+
+def with_status(name, **status):
+    one = pod(name)
+    one["status"].update(status)
     return one
 
 
@@ -30,6 +37,7 @@ def with_spec(name, owner="ReplicaSet", **spec):
         (pod("init", init=[container(1)]), True),
         (pod("zero", containers=[{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "0"}}}]), False),
         (pod("other-vendor", containers=[container(1, "amd.com/gpu")]), False),
+        (pod("another-vendor", containers=[container(1, "gpu.intel.com/i915")]), False),
         (pod("network", containers=[container(1, "nvidia.com/hostdev")]), False),
         (pod("rdma", containers=[container(1, "rdma/hca_shared_devices_a")]), False),
         (pod("batch", containers=[container(1, "volcano.sh/job")]), False),
@@ -51,6 +59,9 @@ def with_spec(name, owner="ReplicaSet", **spec):
                 "vke.volcengine.com/mgpu-core",
                 "k8s.amazonaws.com/vgpu",
                 "elasticgpu.io/gpu-memory",
+                "cce.baidubce.com/gpu",
+                "hami.io/vgpu",
+                "example.org/shared-gpu",
             )
         ),
         (pod("fraction", annotations={"gpu-fraction": "0.5"}), True),
@@ -59,14 +70,30 @@ def with_spec(name, owner="ReplicaSet", **spec):
         # Past every scheduler that counts GPUs.
         (pod("env", containers=[dict(container(), env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])]), True),
         (pod("void", containers=[dict(container(), env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}])]), False),
+        (
+            pod(
+                "from", containers=[dict(container(), env=[{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"a": {}}}])]
+            ),
+            True,
+        ),
         (with_spec("class", runtimeClassName="nvidia"), True),
         (with_spec("other-class", runtimeClassName="gvisor"), False),
         (pod("device", volumes=[{"name": "d", "hostPath": {"path": "/dev/nvidia0"}}]), True),
+        (
+            pod("mount", containers=[dict(container(), volumeMounts=[{"mountPath": DEVICES + "/all", "name": "d"}])]),
+            True,
+        ),
         (with_spec("monitor", owner="DaemonSet", runtimeClassName="nvidia"), False),
         (pod("bare", containers=[{"name": "a"}]), False),
         # Dynamic resource allocation, which no server that tests can start has: written by hand after the API's
         # documentation.
         (pod("claim", claims=[{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]), True),
+        (
+            with_status(
+                "claim-of-class", extendedResourceClaimStatus={"resourceClaimName": "a", "requestMappings": []}
+            ),
+            True,
+        ),
         (pod("claim-of-container", containers=[container(claims=["gpu"])]), True),
     ],
     ids=lambda value: value["metadata"]["name"] if isinstance(value, dict) else str(value),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
 MODULE = "gpufleet.lifecycle.slurm_gres"
 
@@ -20,4 +19,4 @@ class ActionModule(NodeActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         _controller.require()
-        return clean_result(dict(result, **self.run_module(MODULE, dict(self._task.args), task_vars)))
+        return dict(result, **self.run_module(MODULE, dict(self._task.args), task_vars))

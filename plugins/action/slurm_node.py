@@ -12,7 +12,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import c
 from ansible_collections.gpufleet.lifecycle.plugins.modules.slurm_node import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
 MODULE = "gpufleet.lifecycle.slurm_node"
 LAST_S = 1.0  # what the module itself waits in the end: without any time it would find nothing wrong
@@ -75,9 +74,9 @@ class ActionModule(NodeActionBase):
             dummy, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
             if options["state"] == "drained" and options["timeout_s"] > 0 and options["slice_s"] > 0:
                 result.update(self.in_parts(args, options, task_vars))
-                return clean_result(result)
+                return result
         result.update(self.run_module(MODULE, args, task_vars, wrap_async=self._task.async_val))
-        return clean_result(result)
+        return result
 
     def in_parts(self, args, options, task_vars) -> dict:
         args = {name: value for name, value in args.items() if name != "slice_s"}

@@ -10,6 +10,7 @@ reads the answers of all nodes sees it.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import typing as t
@@ -20,6 +21,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names i
 # become variables of the next job of an AWX workflow, and hosts are added to the inventory.
 REMOVED = ("ansible_facts", "ansible_stats", "add_host", "add_group")
 INTERNAL = "_ansible_"
+# A node's JSON makes objects of Ansible from ansible-core 2.19 on, which are for these alone.
+MESSAGES = ("deprecations", "exception", "warnings")
 # Far more than a node with 16 GPUs answers.
 DEPTH_LIMIT = 40
 VALUE_LIMIT = 400_000  # values, keys included
@@ -215,7 +218,7 @@ def accept(module: str, answer: t.Any) -> dict[str, t.Any]:
 
     Returns:
         A result whose texts can be written as UTF-8, without what Ansible would act on. A failed one has C(problem_at),
-        the place of what is wrong: a path such as C(audit.pci[0]), or C(answer), C(depth), C(number) or C(size).
+        the place of what is wrong: a path such as C(audit.pci[0]), or C(answer), C(depth), C(number), C(size), C(type).
     """
     if answer is None:
         return {}
@@ -226,7 +229,9 @@ def accept(module: str, answer: t.Any) -> dict[str, t.Any]:
         for key, value in answer.items()
         if isinstance(key, str) and key not in REMOVED and not key.startswith(INTERNAL)
     }
-    exceeded = _find_exceeded_limit(kept)
+    messages = {key: kept.pop(key) for key in MESSAGES if key in kept}
+    exceeded = _find_exceeded_limit(kept) or _find_exceeded_limit(messages, True)
+    kept.update(messages)
     if exceeded:
         return _make_refusal(module, *exceeded)
     kept = _usable(kept)
@@ -251,8 +256,11 @@ def _make_refusal(module: str, place: str, why: str) -> dict[str, t.Any]:
     }
 
 
-def _find_exceeded_limit(answer: t.Any) -> t.Optional[tuple[str, str]]:
-    """Return which limit an answer exceeds, and how; None if it exceeds none. Not recursive, whatever the depth."""
+def _find_exceeded_limit(answer: t.Any, has_objects: bool = False) -> t.Optional[tuple[str, str]]:
+    """Return which limit an answer exceeds, and how; None if it exceeds none. Not recursive, whatever the depth.
+
+    HAS_OBJECTS: objects of Ansible may be in it; they count by their fields.
+    """
     values, characters = 0, 0
     level: list[t.Any] = [answer]
     for dummy in range(DEPTH_LIMIT):
@@ -269,6 +277,10 @@ def _find_exceeded_limit(answer: t.Any) -> t.Optional[tuple[str, str]]:
                 return "number", "is not finite"
             elif isinstance(value, int) and abs(value) > NUMBER_LIMIT:
                 return "number", "has more than 64 bits"
+            elif dataclasses.is_dataclass(value) and has_objects:
+                following.extend(getattr(value, field.name) for field in dataclasses.fields(value))
+            elif value is not None and not isinstance(value, (float, int)) and not has_objects:
+                return "type", "is %s; expected a type of JSON" % type(value).__name__
         values += len(level)
         if values > VALUE_LIMIT or characters > TEXT_LIMIT:
             return "size", "is above %d values or %d characters" % (VALUE_LIMIT, TEXT_LIMIT)

@@ -16,6 +16,7 @@ import zlib
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report.text import one_line
 
 SCHEMA = "gpufleet.evidence/1"
 
@@ -58,7 +59,7 @@ def bundle(answer, **about) -> tuple[dict, dict]:
     try:
         _host_answers.check_size(len(reading), most, "its reading")
         missing = [
-            {key: str(entry.get(key))[:MAX_REASON] for key in ("part", "reason")}
+            {key: one_line(entry.get(key), MAX_REASON) for key in ("part", "reason")}
             for entry in _host_answers.check_list(answer.get("missing"), "missing")
         ]
         others = _host_answers.check_list(sorted(set(sent) - set(NAMES)), "files")

@@ -57,9 +57,9 @@ class NodeActionBase(ActionBase):
         return float(self._templar.template(given[-1][RECONNECT]) or 0) if given else 0.0
 
     def run_module(self, module_name, module_args, task_vars, **more) -> dict:
-        """Return the checked answer of a module of the collection. MORE: options of Ansible's _execute_module."""
+        """Return the checked and clean answer of a module of the collection. MORE: options of _execute_module."""
         answer = self._execute_module(module_name=module_name, module_args=module_args, task_vars=task_vars, **more)
-        return _answers.accept(module_name.rsplit(".", 1)[-1], answer)
+        return clean_result(_answers.accept(module_name.rsplit(".", 1)[-1], answer))
 
 
 class ModuleAction(NodeActionBase):
@@ -72,7 +72,7 @@ class ModuleAction(NodeActionBase):
     def run(self, tmp=None, task_vars=None) -> dict:
         result = super().run(tmp, task_vars)
         result.update(Background(self).run(self.MODULE, dict(self._task.args), task_vars))
-        return clean_result(result)
+        return result
 
 
 class Background:
@@ -95,7 +95,7 @@ class Background:
             self.poll_s, action._task.poll = max(1, action._task.poll or 1), 0
 
     def run(self, module: str, args: dict[str, t.Any], task_vars: t.Any) -> dict[str, t.Any]:
-        """Return the checked result of MODULE; without async it lasts as long as the connection does.
+        """Return the checked and clean result of MODULE; without async it lasts as long as the connection does.
 
         Raises:
             AnswerTimeout: the node takes connections and does not answer.
@@ -107,7 +107,7 @@ class Background:
             self.task_vars, self.node = task_vars, str((task_vars or {}).get("inventory_hostname", "the node"))
             self.answer_s = _controller.answer_timeout(self.action, task_vars)
             answer = self._run_job(module, args)
-        return _answers.accept(module.rsplit(".", 1)[-1], answer)
+        return clean_result(_answers.accept(module.rsplit(".", 1)[-1], answer))
 
     def _run_job(self, module, args) -> dict:
         with _controller.limit(self.answer_s, self.node):

@@ -14,7 +14,6 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
 
 class NvmlActionBase(NodeActionBase):
@@ -63,4 +62,4 @@ class NvmlActionBase(NodeActionBase):
             snapshot["message"] += " (%s)" % (problem,)
             if result.get("failed"):
                 result["msg"] = "%s (%s)" % (result.get("msg"), problem)
-        return clean_result(result)
+        return result

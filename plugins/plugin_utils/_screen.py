@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible.utils.display import Display
@@ -12,7 +13,10 @@ from ansible.utils.display import Display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 
 # What Ansible prints of a result by itself, whatever the callback.
-SHOWN = ("msg", "exception", "module_stderr", "module_stdout", "stderr", "stdout")
+SHOWN = (
+    *("msg", "exception", "warnings", "deprecations", "diff", "stderr", "stdout", "stderr_lines", "stdout_lines"),
+    *("module_stderr", "module_stdout"),
+)
 
 
 class Screen:
@@ -34,11 +38,24 @@ display = Screen()
 def clean_result(result: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
     """Clean the texts of a RESULT that Ansible prints, in place, and return it. Other data stays as it is."""
     for key in SHOWN:
-        if isinstance(result.get(key), str):
-            result[key] = text.clean_text(result[key])
-    if isinstance(result.get("warnings"), list):
-        result["warnings"] = [text.clean_text(one) if isinstance(one, str) else one for one in result["warnings"]]
+        if key in result:
+            result[key] = _clean_value(result[key])
     return result
+
+
+def _clean_value(value: t.Any) -> t.Any:
+    """Return VALUE with clean texts at all depths, also in Ansible's objects of warnings and errors."""
+    if isinstance(value, str):
+        return text.clean_text(value)
+    if isinstance(value, dict):
+        return {key: _clean_value(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        cleaned = [_clean_value(inner) for inner in value]
+        return tuple(cleaned) if isinstance(value, tuple) else cleaned
+    if dataclasses.is_dataclass(value):
+        fields = {field.name: _clean_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return dataclasses.replace(value, **fields)
+    return value
 
 
 def clean_verdict(health: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:

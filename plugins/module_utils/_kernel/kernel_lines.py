@@ -31,6 +31,8 @@ CONSOLE = re.compile(
     r"|(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT[\d:.,+-]{8,26}Z?) [\w.-]{1,255} kernel: )?"
     r"(?:\[ *\d{1,12}\.\d{1,9}\](?:\[ *[CT]\d+\])? (?:[\w.-]{1,255} (?=kernel: ))?)?(?:kernel: )?"
 )
+# The kernel's record of a signal begins with the name of a program's file, which holds any other (kernel/signal.c).
+OF_PROGRAM = re.compile(r".*: potentially unexpected fatal signal \d+\.$")
 WHOLE_ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
 WHOLE_UUID = r"(?:MIG-)?GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 XID = re.compile(r"NVRM: Xid \((?:(?:PCI:)?%s|%s)" % (WHOLE_ADDRESS, WHOLE_UUID))
@@ -177,12 +179,12 @@ def _parse(line, driver) -> dict | None:
 
 
 def record(text: str) -> str:
-    """A record in one line, without what a console puts before it.
+    """A record in one line, without what a console puts before it; empty where it is the name of a program.
 
     A name may have a line end, which begins no record of its own.
     """
     line = " ".join(text[: 4 * MAX_LINE].splitlines())[:MAX_LINE]
-    return line[CONSOLE.match(line).end() :]
+    return "" if OF_PROGRAM.match(line) else line[CONSOLE.match(line).end() :]
 
 
 def _named_gpu(line) -> str | None:

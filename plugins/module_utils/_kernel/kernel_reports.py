@@ -9,17 +9,23 @@ from __future__ import annotations
 import re
 
 MAX_TEXT = 300
-# Other records that begin with the name of a process: its faults and failed allocations, the out-of-memory killer.
-# And with that of a network interface, which a user may make in a namespace of its own (net/core/dev.c, net/bridge,
-# drivers/net/bonding and team).
+# Other records that begin with the name of a process: its faults and failed allocations, the out-of-memory killer, and
+# what it does that is obsolete (net/socket.c, kernel/sysctl.c, kernel/signal.c, kernel/time/itimer.c, block/blk-core.c,
+# block/bsg.c, arch/arm64/kvm/mmu.c, include/linux/ratelimit.h). And with that of a network interface, which a user may
+# make in a namespace of its own (net/core/dev.c, net/bridge, drivers/net/bonding and team).
 OF_INTERFACE = (
     r": (?:renamed from |(?:entered|left) |port \d|[Pp]ort device |received packet on |mixed |hw csum failure|caps="
     r"|Caught |\(slave |now running |active |making |link |option |[Mm]ode |[Ss]etting |[Rr]emoving |[Aa]dding "
     r"|Changed |[Dd]evice |[Dd]ropped |mtu |topology |refused )"
 )
+OBSOLETE = (
+    r" uses obsolete \(PF_INET| calls setitimer\(\)| wrote to \S+ when file position| using unsupported default IPA"
+    r"|: attempt to access beyond end of device|: calling unsupported SCSI_IOCTL|: \d+ output lines suppressed"
+    r"|/\d+[\]:] |: potentially unexpected fatal signal"
+)
 BY_NAME = (
     r".{0,15}(?: ?\(\d+\)| ?\[\d+\]| \((?:un)?regist\w+\):| invoked oom-killer:|: page allocation failure|: vmalloc "
-    "|%s)" % OF_INTERFACE
+    "|%s|%s)" % (OF_INTERFACE, OBSOLETE)
 )
 NO_NAME = "(?!%s)" % BY_NAME
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import socket
 
@@ -271,9 +272,9 @@ class Slurm:
         return number
 
     def own_jobs(self, name) -> dict[str, str]:
-        """{number: state} of the jobs with this name."""
-        states = "--states=PENDING,RUNNING,CONFIGURING,SUSPENDED"
-        out = self.rows(["squeue", "--noheader", "--name=" + name, states, "--format=%i|%T"])
+        """{number: state} of the jobs with this name, which any user may give, of the user that submits them."""
+        which = ["--name=" + name, "--user=%d" % os.geteuid(), "--states=PENDING,RUNNING,CONFIGURING,SUSPENDED"]
+        out = self.rows(["squeue", "--noheader", *which, "--format=%i|%T"])
         return dict(line.strip().split("|", 1) for line in out.splitlines() if "|" in line)
 
     def cancel(self, number) -> None:

@@ -19,6 +19,8 @@ FAILED = "gpufleet_inventory_failed"
 RESERVED = ("all", "ungrouped", "localhost")
 OWN_GROUPS = "gpufleet_"
 NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
+# What Ansible takes for a file or a directory of variables, of others as well, where a host or group has that name.
+FILE = re.compile(r"\.+|.*\.(?:ya?ml|json)", re.IGNORECASE | re.DOTALL)
 # What a resolver takes for an address, such as 127.1 and 0x7f000001.
 NUMERIC = re.compile(r"[0-9.]+|0[xX][0-9a-fA-FxX.]*")
 
@@ -33,8 +35,9 @@ def make_group(*words: str) -> str:
 
 
 def make_safe_group(name: str) -> str:
-    """Return the name of a group without what is a template, or a pattern of hosts."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    """Return the name of a group without what is a template, a pattern of hosts, or a file of variables."""
+    safe = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    return safe.replace(".", "_") if FILE.fullmatch(safe) else safe
 
 
 def keyed_group(name: str, taken: t.Container[str]) -> str:
@@ -45,8 +48,10 @@ def keyed_group(name: str, taken: t.Container[str]) -> str:
 
 
 def is_host_name(name: t.Any) -> bool:
-    """Return whether a node that others named can be a host: no pattern, option, path, template or the controller."""
-    if not isinstance(name, str) or not NAME.fullmatch(name) or ".." in name:
+    """Return whether a node that others named can be a host: no pattern, option, path, template or the controller, and
+    no file of variables.
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name) or ".." in name or FILE.fullmatch(name):
         return False
     if NUMERIC.fullmatch(name):
         return bool(parse_address(name))

@@ -24,9 +24,10 @@ RUNBOOKS = "https://github.com/gpufleet/gpufleet.lifecycle/blob/main/docs/runboo
 # Other jobs, such as the GPU Operator's, often scrape the same exporter. A series without a job is a recorded one.
 EXPORTED, OWN_JOB = re.compile(r"\b(DCGM_(?:FI|EXP)_\w+)(\{)?"), 'job=~"gpufleet-dcgm|"'
 SILENT = "unless on (environment, node) gpufleet:node_out_of_service"
-# The serial number is asked for and not joined: an alert must not vanish because the number is not known.
+# The serial number is asked for and not joined: an alert must not vanish because the number is not known. A label of an
+# exporter may hold anything: %q quotes it as PromQL does.
 SERIAL = (
-    "{{ with printf \"gpufleet_gpu_info{node='%s',UUID='%s'}\" $labels.node $labels.UUID | query }}"
+    '{{ with printf "gpufleet_gpu_info{node=%q,UUID=%q}" $labels.node $labels.UUID | query }}'
     '{{ . | first | label "serial" }}{{ else }}unknown{{ end }}'
 )
 WHERE = {

@@ -105,6 +105,22 @@ def test_what_others_wrote_makes_no_group_with_a_meaning(ansible, saved):
     )
 
 
+def test_what_others_wrote_loads_no_file_of_variables(ansible, saved):
+    """Ansible takes the name of a host or group for that of a file or directory beside the inventory."""
+    node = "NodeName=%s Arch=x86_64\n   State=IDLE\n   Partitions=gpu\n   Reason=%s [root@2026-01-31T12:00:00]\n\n"
+    nodes = {"n3": "..", "n4": "secret.yml", "n1.yml": "x", "n5": "."}
+    (ansible.directory / "nodes.txt").write_text(TEXT + "".join(node % item for item in nodes.items()))
+    for name in ("host_vars/n1", "group_vars/secret"):
+        path = ansible.directory / ("%s.yml" % name)
+        path.parent.mkdir()
+        path.write_text("ansible_password: s3cr3t\n")
+    keyed = {"prefix": "", "separator": "", "key": "slurm_reason.split()[0]"}
+    path = saved(keyed_groups=[keyed])
+    variables = json.loads(ansible.inventory("-i", path, "--list")[0])["_meta"]["hostvars"]
+    assert [name for name in variables if "ansible_password" in variables[name]] == ["n1"]
+    assert sorted(variables) == ["n1", "n2", "n3", "n4", "n5"]
+
+
 def test_what_others_wrote_is_no_template(ansible, saved):
     """Anyone who may drain a node writes its reason."""
     evil = "{{ lookup('ansible.builtin.env', 'HOME') }}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import dataclasses
 import json
 import pathlib
 
@@ -315,3 +316,30 @@ def test_failure_that_ansible_made_keeps_its_message():
 @pytest.mark.parametrize("answer", [None, {}])
 def test_node_that_was_not_asked_stays_without_answer(answer):
     assert _answers.accept("gpu_health", answer) == {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """As Ansible's objects, which a node's JSON makes from ansible-core 2.19 on."""
+
+    msg: str
+    inner: object = None
+
+
+@pytest.mark.parametrize("place", ["facts", "boot_id", "other"])
+def test_object_of_ansible_that_is_no_message_makes_node_unknown(place):
+    kept = _answers.accept("gpu_health", {"facts": {"boot_id": "b"}, place: {"x": [Summary("x")]}})
+    assert kept["failed"] and kept["problem_at"] == "type"
+
+
+def test_object_of_ansible_is_kept_as_message():
+    given = {"failed": True, "warnings": [Summary("x")], "deprecations": [Summary("x")], "exception": Summary("x")}
+    assert _answers.accept("gpu_health", given) == given
+
+
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [(Summary("x" * (_answers.TEXT_LIMIT + 1)), "size"), (Summary("x", Summary("y", 2**70)), "number")],
+)
+def test_message_in_object_of_ansible_is_bounded(message, place):
+    assert _answers.accept("gpu_health", {"warnings": [message]})["problem_at"] == place

@@ -160,6 +160,13 @@ def test_what_is_missing_is_listed_and_fails_nothing(tmp_path):
     assert result["manifest"]["missing"] == reasons + [{"part": "kernel.log", "reason": "the node did not say why"}]
 
 
+def test_names_of_what_is_missing_steer_no_terminal(tmp_path):
+    evil = "boom \x1b[2K\u202eall done"
+    result = keep(tmp_path, answer(missing=[{"part": evil, "reason": evil}]))
+    assert "boom" in result["msg"] and result["msg"].isprintable()
+    assert all(word.isprintable() for entry in result["manifest"]["missing"] for word in entry.values())
+
+
 @pytest.mark.parametrize(
     "broken, words",
     [

@@ -22,7 +22,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import driver_audit, gpu_health, node_state
+from ansible_collections.gpufleet.lifecycle.plugins.action import driver_audit, driver_reload, gpu_health, node_state
 from ansible_collections.gpufleet.lifecycle.plugins.filter import gpu_peers, health_with_peers, hold_lines
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
@@ -113,6 +113,18 @@ def test_node_action_checks_answer(answer, name, plugin):
 def test_texts_of_a_node_that_ansible_prints_steer_no_terminal(name, plugin):
     evil = "boom \x1b[2K\u202eall done"
     result = make(plugin, {"failed": True, "msg": evil, "warnings": [evil]}, name).run(task_vars={})
+    assert result["msg"].isprintable() and result["warnings"][0].isprintable()
+
+
+@pytest.mark.parametrize("answer", [{"reboot_required": False}, {"reboot_required": True, "check": True}], ids=str)
+def test_driver_reload_that_boots_nothing_steers_no_terminal(monkeypatch, answer):
+    monkeypatch.setattr(driver_reload._controller, "require", lambda: 1)
+    evil = "boom \x1b[2K\u202eall done"
+    given = {"msg": evil, "warnings": [evil], "reboot_required": answer["reboot_required"]}
+    action = make(driver_reload, given, "driver_reload")
+    action._task.args, action._task.check_mode = {"reboot": True}, answer.get("check", False)
+    result = action.run(task_vars={})
+    assert result["rebooted"] is False
     assert result["msg"].isprintable() and result["warnings"][0].isprintable()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import dataclasses
 import http.client
 import pathlib
 import time
@@ -45,9 +46,37 @@ def test_invisible_marks_are_replaced(mark):
 
 
 def test_texts_of_a_result_that_ansible_prints_are_cleaned():
-    found = _screen.clean_result({"msg": EVIL, "warnings": [EVIL, {"msg": EVIL}], "facts": {"a": EVIL}, "rc": 1})
+    found = _screen.clean_result({"msg": EVIL, "warnings": [EVIL], "facts": {"a": EVIL}, "rc": 1})
     assert found["msg"].isprintable() and found["warnings"][0].isprintable()
     assert found["facts"] == {"a": EVIL} and found["rc"] == 1, "data stays as it is"
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """As Ansible's summaries of warnings and errors, which a node's JSON makes from ansible-core 2.19 on."""
+
+    msg: str
+    help_text: str | None = None
+    events: tuple[Event, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "read"),
+    [
+        ("warnings", [Event("x", EVIL)], lambda found: found[0].help_text),
+        ("warnings", [Event("x", events=(Event(EVIL),))], lambda found: found[0].events[0].msg),
+        ("warnings", [{"msg": EVIL}], lambda found: found[0]["msg"]),
+        ("deprecations", [{"msg": EVIL, "version": "9"}], lambda found: found[0]["msg"]),
+        ("exception", Event(EVIL), lambda found: found.msg),
+        ("diff", {"before": "", "after": EVIL}, lambda found: found["after"]),
+        ("diff", [{"prepared": EVIL}], lambda found: found[0]["prepared"]),
+        ("stdout_lines", [EVIL], lambda found: found[0]),
+    ],
+)
+def test_what_ansible_prints_of_lists_and_objects_is_cleaned(key, value, read):
+    found = _screen.clean_result({key: value})[key]
+    assert type(found) is type(value)
+    assert read(found).startswith("boom") and read(found).isprintable()
 
 
 def test_every_plugin_prints_through_the_screen():

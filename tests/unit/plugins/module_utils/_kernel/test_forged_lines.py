@@ -36,6 +36,17 @@ BY_PROCESS = (
     "CPU: 4 PID: 4242 Comm: %s Tainted: P           OE      6.8.0-60-generic #63-Ubuntu",
     "process '%s' launched '/bin/x' with NULL argv: empty string added",
     "%s (4242) used greatest stack depth: 11000 bytes left",
+    "%s uses obsolete (PF_INET,SOCK_PACKET)",
+    "%s calls setitimer() with new_value NULL pointer. Misfeature support will be removed",
+    "%s wrote to net.core.somaxconn when file position was not 0!",
+    "%s using unsupported default IPA limit, upgrade your VMM",
+    "%s: attempt to access beyond end of device\nloop0: rw=0, sector=225, nr_sectors = 1 limit=0",
+    "%s: calling unsupported SCSI_IOCTL_SEND_COMMAND",
+    "%s: 12 output lines suppressed due to ratelimiting",
+    "%s/4242: reached RLIMIT_SIGPENDING, dropped signal 11",
+    "%s/4242: potentially unexpected fatal signal 11.",
+    "%s: potentially unexpected fatal signal 11.",
+    "python3: %s: potentially unexpected fatal signal 11.",
     'audit: type=1701 audit(1.1:2): auid=1000 uid=1000 gid=1000 ses=1 pid=4242 comm="%s" exe="/x" sig=11 res=1',
 )
 BY_BOTH = (
@@ -163,6 +174,13 @@ def test_names_of_a_process_and_of_a_file_are_no_event(line):
 def test_name_of_a_control_group_is_no_event(line):
     for record in RECORDS:
         assert scan(line.replace("{0}", record) if "{0}" in line else line % record) == []
+
+
+def test_name_of_a_program_is_no_event():
+    """kernel/signal.c prints it, with up to 255 bytes, where kernel.print-fatal-signals is set."""
+    for record in RECORDS:
+        line = "%s: python3: potentially unexpected fatal signal 11." % record.replace("/", "-")
+        assert scan(line) == [] and kernel_lines.parse(line) is None, record
 
 
 @pytest.mark.parametrize("line", BY_INTERFACE)

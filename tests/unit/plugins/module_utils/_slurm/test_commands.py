@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands
@@ -70,6 +72,18 @@ def test_what_went_wrong(answer, kind, passing, words):
         assert words.replace("scontrol update nodename=nope", "scontrol") in str(caught.value).replace(
             "scontrol update nodename=nope", "scontrol"
         ).replace("scontrol show node", "scontrol")
+
+
+def test_own_jobs_are_those_of_the_user_that_submits_them():
+    """Any user may give a job the name of ours."""
+    asked = []
+
+    def run(words, timeout):
+        asked.append(words)
+        return 0, "7|PENDING\n", ""
+
+    assert commands.Slurm(run=run, host="login").own_jobs("gpufleet-tok-1-n1") == {"7": "PENDING"}
+    assert "--user=%d" % os.geteuid() in asked[0] and "--name=gpufleet-tok-1-n1" in asked[0]
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,9 @@ HOSTILE = [
     "a/b",
     "..",
     "a.",
+    "gpu01.yml",
+    "gpu01.YAML",
+    "gpu01.json",
     "{{ lookup('pipe','id') }}",
     "a" * 254,
     "é",
@@ -141,7 +144,21 @@ def test_cache_with_name_of_no_host_is_not_used():
         hosts.check_cache({"n1": hosts.make_host({}, []), "../x": hosts.make_host({}, [])})
 
 
-@pytest.mark.parametrize("name, safe", [("rack_r1-2", "rack_r1-2"), ("r_{{ 1 }}", "r____1___"), ("a:b,c", "a_b_c")])
+@pytest.mark.parametrize(
+    "name, safe",
+    [
+        ("rack_r1-2", "rack_r1-2"),
+        ("r_{{ 1 }}", "r____1___"),
+        ("a:b,c", "a_b_c"),
+        ("r1.2", "r1.2"),
+        # Files and directories of variables to Ansible.
+        (".", "_"),
+        ("..", "__"),
+        ("secrets.yml", "secrets_yml"),
+        ("secrets.yaml", "secrets_yaml"),
+        ("secrets.JSON", "secrets_JSON"),
+    ],
+)
 def test_group_of_what_nodes_say_has_no_pattern_or_template(name, safe):
     assert hosts.make_safe_group(name) == safe
 

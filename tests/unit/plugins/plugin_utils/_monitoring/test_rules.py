@@ -283,6 +283,23 @@ def test_texts_name_the_place_what_was_found_and_what_to_do(directory):
     assert 'serial="1650123"' in output and 'serial="unknown"' in output
 
 
+def test_label_of_an_exporter_is_no_query(directory):
+    """Root on a node says what the labels of its series are."""
+    forged = "x'} or label_replace(vector(1), 'serial', 'forged', '', '.*') or y{z='"
+    alert = {"alert": "A", "expr": "up == 1", "annotations": {"serial": rules.SERIAL}}
+    (directory / "serial.yml").write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": [alert]}]}))
+    labels = {"node": "n1", "UUID": forged}
+    expected = {"exp_labels": labels, "exp_annotations": {"serial": "unknown"}}
+    tests = {
+        "interval": "1m",
+        "input_series": [{"series": 'up{node="n1",UUID="%s"}' % forged, "values": "1+0x5"}],
+        "alert_rule_test": [{"alertname": "A", "eval_time": "2m", "exp_alerts": [expected]}],
+    }
+    (directory / "serial_tests.yml").write_text(yaml.safe_dump({"rule_files": ["serial.yml"], "tests": [tests]}))
+    code, output = promtool(directory, "test", "rules", "serial_tests.yml")
+    assert code == 0, output
+
+
 @pytest.mark.parametrize("name", sorted(RENDERED))
 def test_an_alert_is_whole(name):
     alert, rule = ALERTS[name], RENDERED[name]

@@ -148,9 +148,8 @@ def run_page(tmp_path_factory):
     """run_page(command, node): start a command of a page as it is written, with the fleet's inventory and the node's
     name."""
     place = tmp_path_factory.mktemp("operator")
-    common = {"gpufleet_artifact_dir": str(place)}
-    hosts = {"chain-1": common, "chain-2": common, "chain-3": {**common, **SLURM}}
-    (place / "owner.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": hosts}}))
+    owner = {"all": {"vars": {"gpufleet_artifact_dir": str(place)}}, "gpu_nodes": {"hosts": {"chain-3": SLURM}}}
+    (place / "owner.yml").write_text(yaml.safe_dump(owner))
 
     def start(command, node):
         given = command.replace("-i inventory", "-i %s -i %s" % (INVENTORY, place / "owner.yml"))

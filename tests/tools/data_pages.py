@@ -192,6 +192,20 @@ def _strip_templates(text: str) -> str:
     return re.sub(r"\{\{.*?\}\}", "N", text)
 
 
+def _list_repairs(alert: dict) -> list[str]:
+    """Return the commands of the playbook that repairs what the alert tells of, to be run in this order."""
+    playbook = alert.get("playbook")
+    if not playbook:
+        return []
+    run = "ansible-playbook -i inventory gpufleet.lifecycle.%s -e %s_hosts=NODE"
+    commands = [run % (playbook, playbook)]
+    if playbook == "quarantine":
+        commands[0] += " -e '{\"quarantine_reason\": \"alert %s\"}'" % alert["id"]
+    if playbook in ("quarantine", "recover_gpu"):
+        commands.append(run % (("return_to_service",) * 2) + "    # of a node in quarantine, after its repair")
+    return ["", "Repair:", "", "```", *commands, "```"]
+
+
 def _render_alert(alert: dict, rule: dict, fill: Callable[[str], str]) -> list[str]:
     def text(key):
         return _strip_templates(fill(alert[key]))
@@ -213,7 +227,8 @@ def _render_alert(alert: dict, rule: dict, fill: Callable[[str], str]) -> list[s
         lines += ["", "Check:", "", "```", *alert["look"], "```"]
     if alert.get("look_at"):
         lines += ["", "Check %s." % alert["look_at"]]
-    return [*lines, "", "Then: %s." % text("next"), "", "The rule:", "", "```text", rule["expr"], "```"]
+    lines += ["", "Then: %s." % text("next"), *_list_repairs(alert)]
+    return [*lines, "", "The rule:", "", "```text", rule["expr"], "```"]
 
 
 def render_alert_family(page: dict, alerts: Iterable[dict], rules: dict, fill: Callable[[str], str]) -> str:

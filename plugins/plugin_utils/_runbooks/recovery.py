@@ -36,6 +36,9 @@ SERVICES = {
     "node.imex": "nvidia-imex.service",
     "node.sxid": "nvidia-fabricmanager.service",
 }
+# What tells of a GPU that NVML does not open, and what does not pass because of it: it is missing there, too.
+LOST_GPU = ("gpu.handle", "gpu.xid")
+FOLLOWS = ("gpu.count", "gpu.on_bus", "gpu.present")
 
 
 class Step(TypedDict):
@@ -61,7 +64,7 @@ def next_step(health: Any, note: Any, problem: str, now: str, allowed: Iterable[
     ]
     if health["verdict"] == "pass":
         return _make_step(NOTHING, "the node is healthy", [])
-    wanted = health.get("action")
+    wanted = REBOOT if _is_gpu_off_bus(health, checks) else health.get("action")
     if wanted == "restore_setting":
         return _make_step(
             REFUSE,
@@ -107,6 +110,13 @@ def without_layout(step: Step, problem: str) -> Step:
     Without a baseline no verdict tells that the layout is gone.
     """
     return {**step, "do": QUARANTINE, "why": problem} if problem and step["do"] == NOTHING else step
+
+
+def _is_gpu_off_bus(health: Answer, checks: Sequence[Answer]) -> bool:
+    """Tell if nothing but a GPU that is lost, of which a reboot is asked for, holds the node."""
+    holds = {check.get("id") for check in checks if check.get("action") == "hold"}
+    is_lost = any(check.get("id") in LOST_GPU and check.get("action") in (RESET, REBOOT) for check in checks)
+    return health.get("action") == "hold" and is_lost and holds <= set(FOLLOWS)
 
 
 def _make_step(

@@ -89,3 +89,15 @@ def test_bar_and_line_end_in_a_text_keep_the_table_whole():
     page = data_pages.render_checks([family], model.ACTIONS, {})
     (line,) = [line for line in page.splitlines() if line.startswith("| `x.y`")]
     assert "a \\| b c" in line
+
+
+def test_an_alert_with_a_playbook_has_the_commands_that_repair_it():
+    words = dict.fromkeys(("summary", "found", "expected", "next", "cause"), "x")
+    alert = {"id": "Broken", "scope": "node", "severity": "page", "playbook": "quarantine", **words}
+    lines = data_pages.render_alert_family({"title": "T"}, [alert], {"Broken": {"expr": "up"}}, str).splitlines()
+    begin = lines.index("Repair:") + 3
+    assert [line.split("    #")[0] for line in lines[begin : lines.index("```", begin)]] == [
+        "ansible-playbook -i inventory gpufleet.lifecycle.quarantine -e quarantine_hosts=NODE"
+        """ -e '{"quarantine_reason": "alert Broken"}'""",
+        "ansible-playbook -i inventory gpufleet.lifecycle.return_to_service -e return_to_service_hosts=NODE",
+    ]

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import json
 import re
 import socket
 import subprocess
+import threading
 import time
 import typing as t
 import urllib.error
@@ -92,3 +94,28 @@ def prometheus(config: t.Any, base: t.Any) -> t.Iterator[str]:
     ]
     with running(command, "http://127.0.0.1:%d" % port, base / "prometheus.log") as url:
         yield url
+
+
+@contextlib.contextmanager
+def receiver() -> t.Iterator[t.Tuple[str, t.List[t.Dict[str, t.Any]]]]:
+    """Run a receiver of webhooks; yields its URL and the list of what it was sent."""
+    bodies: t.List[t.Dict[str, t.Any]] = []
+
+    class Receiver(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:  # the name is http.server's
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *arguments: t.Any) -> None:
+            """Write no line for each request."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield "http://127.0.0.1:%d" % server.server_port, bodies
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import time
 
 import pytest
 
@@ -179,6 +181,38 @@ def test_nodes_that_are_lost_notify_once_an_hour_and_others_come_and_go_as_one()
         if alert.get("keep")
     }
     assert rendered and {rule["keep_firing_for"] for rule in rendered.values()} == {"3600s"}
+
+
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+HOUR_S = 6.0
+
+
+def shorten_times(text):
+    """Return a configuration with HOUR_S for an hour in every time: a stand-in for hours, which are not waited for."""
+    return re.sub(
+        r"(?<=: )(\d+)([smh])$",
+        lambda found: "%dms" % (int(found.group(1)) * SECONDS[found.group(2)] * HOUR_S / 3.6),
+        text,
+        flags=re.MULTILINE,
+    )
+
+
+@pytest.mark.slow
+def test_a_node_that_comes_and_goes_notifies_at_most_once_an_hour(tmp_path):
+    with servers.receiver() as (hook, bodies):
+        told = [dict(one, webhook_configs=[{"url": hook}]) for one in RECEIVERS]
+        path = tmp_path / "alertmanager.yml"
+        path.write_text(shorten_times(rules.document(routes.config(told, "pager", "tickets"))), encoding="utf-8")
+        with servers.alertmanager(path, tmp_path) as url:
+            alert, begin = {"labels": labels("NodeUnreachable", rack="r1", node="n1")}, time.monotonic()
+            while time.monotonic() < begin + 2.5 * HOUR_S:
+                servers.ask(url + "/api/v2/alerts", [alert])
+                time.sleep(HOUR_S / 20)
+                ended = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                servers.ask(url + "/api/v2/alerts", [dict(alert, endsAt=ended)])
+                time.sleep(HOUR_S / 20)
+            hours = (time.monotonic() - begin) / HOUR_S
+    assert 1 <= len(bodies) <= hours + 1
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,10 @@ def verdict(action, *checks, said="fail"):
     return {"verdict": said, "action": action, "checks": list(checks)}
 
 
+LOST = check("reboot", "gpu index 1", "gpu.handle")
+OFF_BUS, ABSENT = check("hold", "node", "gpu.on_bus"), check("hold", A, "gpu.present")
+
+
 def history(*actions):
     return {
         "schema": recovery.SCHEMA,
@@ -52,6 +56,14 @@ def history(*actions):
         (verdict("restart_service", check("restart_service", "nvidia-dcgm.service", "node.units")), "restart_service"),
         (verdict("restart_service", check("restart_service", A, "gpu.fabric")), "restart_service"),
         (verdict("restart_service", check("restart_service", "node", "node.cdi")), "quarantine"),  # no service is named
+        # A GPU that fell off the bus is missing in other checks, too, which alone hold the node.
+        (verdict("hold", LOST, OFF_BUS), "reboot"),
+        (verdict("hold", check("reboot"), OFF_BUS, ABSENT), "reboot"),
+        (verdict("hold", check("reset_gpu", "gpu index 1", "gpu.handle"), OFF_BUS), "reboot"),
+        (verdict("hold", OFF_BUS, ABSENT), "quarantine"),
+        (verdict("hold", check("restart_service", "nvidia-dcgm.service", "node.units"), ABSENT), "quarantine"),
+        (verdict("hold", LOST, OFF_BUS, check("hold", A, "gpu.hardware")), "quarantine"),
+        (verdict("field_diag", LOST, OFF_BUS, check("field_diag")), "quarantine"),
     ],
 )
 def test_what_a_verdict_leads_to(health, do):

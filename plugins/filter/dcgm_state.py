@@ -60,6 +60,7 @@ QUESTIONS = {
     ),
     "image_reference": lambda image: _add_sentence({"refusals": versions.split_image(image)[2]}),
     "port": lambda **given: _add_sentence({"refusals": listeners.decide(**given)}),
+    "port_served": listeners.is_served,
     "exporter": lambda text, **given: proof.decide(fields=counters.check(text, True)["fields"], **given),
     "job_table": lambda snapshot, discovery: engine.render_job_table(snapshot, engine.parse_discovery(discovery) or {}),
     "chart_values": lambda **options: manifests.make_chart_values(options),

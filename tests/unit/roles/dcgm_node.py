@@ -24,7 +24,7 @@ class DcgmNode(simulated_node.SimulatedNode):
         super().__init__(base, world, ["nvidia_dcgm", "nvidia_dcgm_exporter"])
         python, checkout = sys.executable, self.base / "checkout"
         self.program("dcgmi", 'exec "%s" -I -S "%s" "%s" dcgmi "$@"' % (python, stand_in_dcgm.__file__, self.root))
-        self.program("ss", 'cat "%s/sockets"' % self.root)
+        self.program("ss", 'exec "%s" -I -S "%s" "%s" ss' % (python, stand_in_dcgm.__file__, self.root))
         self.program("podman", "echo podman version 4.9.3")
         self.program("docker", "echo Docker version 27.3.1, build 1")
         (self.root / "on-start").mkdir()
@@ -39,6 +39,7 @@ class DcgmNode(simulated_node.SimulatedNode):
         self.unit(ENGINE, *STOPPED)
         self.unit(EXPORTER, *STOPPED)
         self.exporter = stand_in_dcgm.Exporter(self.root)
+        (self.root / "exporter-port").write_text(str(self.exporter.port))
 
     def dcgm(self, version):
         """Which version the stand-in dcgmi says it is."""

@@ -9,6 +9,7 @@ serves it over HTTP.
 
 python -m MODULE ROOT engine MODEL      what the unit of the engine starts
 python stand_in_dcgm.py ROOT dcgmi ...  the command
+python stand_in_dcgm.py ROOT ss ...     who listens: the file `sockets`, and the exporter where its unit is active
 """
 
 from __future__ import annotations
@@ -80,6 +81,17 @@ def dcgmi(root, words):
     return 0
 
 
+def ss(root):
+    """What `ss -Hltnpe` says; the file `impostor` has a process of a user on the exporter's port."""
+    print((root / "sockets").read_text(), end="")
+    users = 'LISTEN 0 128 *:%s *:* users:(("dcgm-exporter",pid=9,fd=3)) ' % (root / "exporter-port").read_text()
+    if (root / "impostor").exists():
+        print(users + "uid:1000 ino:1 sk:1 cgroup:/user.slice/user-1000.slice <->")
+    elif active(root, EXPORTER):
+        print(users + "ino:1 sk:1 cgroup:/system.slice/%s <->" % EXPORTER)
+    return 0
+
+
 def metrics(gpus, energy, blank=()):
     """What the exporter serves, with its labels, for each MIG instance of a GPU or for the GPU."""
     lines = []
@@ -148,4 +160,4 @@ if __name__ == "__main__":
     if sys.argv[2] == "engine":
         engine(place, sys.argv[3])
     else:
-        sys.exit(dcgmi(place, sys.argv[3:]))
+        sys.exit(ss(place) if sys.argv[2] == "ss" else dcgmi(place, sys.argv[3:]))

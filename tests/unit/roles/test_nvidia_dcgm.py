@@ -165,6 +165,9 @@ def test_what_the_proof_finds(node):
         prove(faults(stuck=True)),
         prove(faults(), layout),
         prove(unit(ENGINE, "restarted")),
+        # of a user, who took the port and the program's name while the unit was started again
+        prove(node.write("impostor", "")),
+        prove({"ansible.builtin.file": {"path": str(node.file("impostor")), "state": "absent"}}),
         node.case(
             "nvidia_dcgm_exporter",
             {"ansible.builtin.file": {"path": str(node.file(COUNTERS).parent), "state": "directory"}},
@@ -180,7 +183,8 @@ def test_what_the_proof_finds(node):
         node.case("nvidia_dcgm_exporter", tasks_from="unit", nvidia_dcgm_exporter_form="quadlet"),
         node.case("nvidia_dcgm", unit(ENGINE, "started"), node.write("run/dcgm-restart", ""), tasks_from="unit"),
     )
-    blind, stuck, stale, restarted, jobs, down, *rest = said
+    blind, stuck, stale, restarted, impostor, alone, jobs, down, *rest = said
+    assert "port %d" % node.exporter.port in impostor and alone == "", result.output
     assert second in blind and "1 of the 2" in blind and "DCGM_FI_DEV_FB_USED of " + first in blind
     assert "did not move" in stuck and first in stuck and second in stuck
     assert "MIG instance 7 of " + second in stale and first not in stale

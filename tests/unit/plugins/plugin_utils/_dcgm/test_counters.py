@@ -122,6 +122,7 @@ def socket(address, users=""):
     return "LISTEN 0 4096 %s 0.0.0.0:* %s\n" % (address, users)
 
 
+UNIT = "nvidia-dcgm-exporter.service"
 OURS, OTHER = 'users:(("dcgm-exporter",pid=9,fd=3))', 'users:(("python3",pid=41,fd=3))'
 
 
@@ -138,10 +139,20 @@ OURS, OTHER = 'users:(("dcgm-exporter",pid=9,fd=3))', 'users:(("python3",pid=41,
         (socket("[::]:9400", OTHER), False, True),
         (socket("127.0.0.1:9400"), True, True),
         (socket("0.0.0.0:9400", OURS) + socket("[::1]:9400", OTHER), True, True),
+        # any user can call a program so
+        (socket("*:9400", OURS + " uid:1000 ino:1 sk:1"), True, True),
+        (socket("*:9400", OURS + " uid:1000 ino:1 sk:1 cgroup:/user.slice/user-1000.slice"), True, True),
+        (socket("*:9400", OURS + " uid:1000 ino:1 sk:1 cgroup:/system.slice/cron.service <->"), True, True),
+        (socket("*:9400", OURS + " uid:1000 ino:1 sk:1 cgroup:/system.slice/" + UNIT + "x <->"), True, True),
+        (socket("*:9400", OURS + " uid:990 ino:1 sk:1 cgroup:/system.slice/" + UNIT + " <->"), True, False),
+        (socket("*:9400", OURS + " uid:990 ino:1 sk:1 cgroup:/system.slice/" + UNIT + "/libpod <->"), True, False),
+        (socket("*:9400", OURS + " ino:1 sk:1 cgroup:/system.slice/docker-1.scope <->"), True, False),
     ],
 )
 def test_who_has_the_port(text, active, refused):
-    found = listeners.decide(text, 9400, active)
+    found = listeners.decide(text, 9400, active, UNIT)
+    if active:
+        assert listeners.is_served(text, 9400, UNIT) is not refused
     assert [one["id"] for one in found] == (["port_taken"] if refused else [])
     assert not refused or OTHER not in text or "python3 (pid 41)" in found[0]["found"]
 

@@ -36,10 +36,7 @@ class ActionModule(RolloutAction):
             if transaction.view.run is None:
                 raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
             now = transaction.clock()
-            if members.is_shared(transaction.owner):
-                running = bool(members.find_at_work(transaction, now))
-            else:
-                running = owner.is_running(transaction.owner, now)
+            running = members.is_running(transaction, now)
             events, lines = control.decide_events(transaction.view, dict(request, now=now, running=running))
             if self.check:
                 return lines

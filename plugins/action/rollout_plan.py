@@ -220,7 +220,7 @@ class ActionModule(PlanningAction):
             now = transaction.clock()
             names = [name for name in self.given["audits"] if transaction.view.nodes.get(name) is not None]
             names = [name for name in names if unfinished is None or name in unfinished]
-            members.add_member(transaction, member, names, self.identity, now, self.given["break_lock"])
+            members.add_member(transaction, member, names, self.identity, now, self.given["break_lock"], refused)
             owner.require_free(transaction, names, self.identity, now, self.given["break_lock"], abandon=abandon)
             made, changed = joining.plan_part(transaction.view, planned, [one for one in probed if one.name in names])
             made = dataclasses.replace(made, refused=refused)

@@ -21,7 +21,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
     events,
     files,
     members,
-    owner,
     state,
     steps,
     store,
@@ -311,8 +310,7 @@ class Ledger:
         """Return True if a controller that has this rollout may still be at work."""
 
         def read_from(transaction) -> bool:
-            now = transaction.clock()
-            return any(owner.is_running(record, now) for record in transaction.holders(now))
+            return members.is_running(transaction, transaction.clock())
 
         return bool(self.rehearse(read_from))
 

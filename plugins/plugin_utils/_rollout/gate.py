@@ -21,6 +21,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits
 
 # The number of nodes to name that another one waits for.
 NAMED = 5
+# Why no node starts in a run, or in the part of a member, whose plan is refused.
+REFUSED = "this run only finishes nodes that were in flight: %s"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +200,7 @@ def _check_closed(view, node, now) -> Decision | None:
     if view.stopped:
         return Decision("stop", "stopped by " + view.stopped)
     if view.refused:
-        return Decision("stop", "this run only finishes nodes that were in flight: " + view.refused)
+        return Decision("stop", REFUSED % view.refused)
     unapproved = _check_approval(view)
     if unapproved:
         return unapproved

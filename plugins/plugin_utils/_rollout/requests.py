@@ -136,9 +136,13 @@ def decide_by_rules(transaction: t.Any, request: Request, lock: bool = False) ->
         transaction.clock(),
         members.is_shared(transaction.owner),
     )
-    drains = request.phase == steps.DRAIN and gate.starts_new(view, request.phase, request.node)
-    why = gate.outlast_ticket(view, int(request.options.get("drain_s") or 0)) if drains else ""
-    return gate.Decision("stop", why) if why and decision.answer in ("go", "wait") else decision
+    if decision.answer not in ("go", "wait") or not gate.starts_new(view, request.phase, request.node):
+        return decision
+    drain_s = int(request.options.get("drain_s") or 0)
+    obstacle = gate.outlast_ticket(view, drain_s) if request.phase == steps.DRAIN else ""
+    refused = members.find_refusal(transaction, request.controller)
+    obstacle = obstacle or refused and gate.REFUSED % refused
+    return gate.Decision("stop", obstacle) if obstacle else decision
 
 
 def decide_by_holds(transaction: t.Any, request: Request, queried: t.Any, decision: gate.Decision) -> gate.Decision:

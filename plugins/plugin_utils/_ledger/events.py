@@ -85,7 +85,7 @@ def _make_node(name, planned, old, time, position) -> Node:
             old.to_version,
             old.layout,
         )
-        node.reason = "in flight when its controller died%s%s" % (
+        node.reason = "in flight when its run was interrupted%s%s" % (
             ", in step %s" % old.steps[-1].name if old.steps else "",
             ", after: " + old.reason if old.failure else "",
         )

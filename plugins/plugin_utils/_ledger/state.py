@@ -86,7 +86,7 @@ class Node:
     signature: str = ""  # compared between nodes to find a common cause
     attempt: int = 0
     went: t.Optional[int] = None  # its number among the nodes that started in this run
-    orphaned: bool = False  # in flight when its controller died, or lost after a change, and not resumed yet
+    orphaned: bool = False  # in flight when its run was interrupted, or lost after a change, and not resumed yet
     diverted: bool = False  # orphaned on the way to another version or layout than the plan's
     proven: bool = False  # a verdict passed after the last step that changed it
     began: t.Optional[str] = None  # time of its last grant to drain

@@ -151,7 +151,7 @@ def describe_join(made, rollout_id, total, left_out) -> list[str]:
             % (
                 number,
                 name,
-                ", was in flight when its controller died" if node.get("orphaned") else "",
+                ", was in flight when its run was interrupted" if node.get("orphaned") else "",
                 ", canary" if node.get("canary") else "",
             )
         )

@@ -155,7 +155,9 @@ def describe_plan(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]
                 " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
                 _describe_change(node),
                 ", kernel %s" % node["to_kernel"] if node.get("to_kernel") else "",
-                ", was in flight when its controller died" if node.get("orphaned") and not node.get("again") else "",
+                ", was in flight when its run was interrupted"
+                if node.get("orphaned") and not node.get("again")
+                else "",
                 ", canary" if node.get("canary") else "",
                 ", " + node["load"] if node.get("load") else "",
                 ", wave %d" % limits.wave_of(policy["waves"], number - 1)[0] if policy["waves"] else "",

@@ -83,7 +83,7 @@ def test_another_plan_starts_again_and_ends_open_steps():
     assert (a.state, a.orphaned, a.reason, a.ticket) == (
         "down",
         True,
-        "in flight when its controller died, in step install",
+        "in flight when its run was interrupted, in step install",
         None,
     )
     assert a.steps[-1].status == "interrupted"

@@ -343,12 +343,12 @@ def test_bad_input_is_named(arguments, words):
 
 @pytest.mark.parametrize("value", state.IN_FLIGHT)
 def test_a_node_in_flight_that_is_left_out_is_not_forgotten(value):
-    why = r"z was in flight \(%s\) when its controller died, and is not among the nodes of this run" % value
+    why = r"z was in flight \(%s\) when its run was interrupted, and is not among the nodes of this run" % value
     with pytest.raises(plan.PlanError, match=why):
         plan.build_plan("2.0", probes("a-r1"), POLICY, previous=before("z", value))
     made = plan.build_plan("2.0", probes("a-r1"), POLICY, previous=before("z", value), abandoned=["z"])
     assert made.order == ["a-r1"] and made.nodes["z"]["state"] == "lost"
-    assert made.nodes["z"]["reason"] == "abandoned: it was %s when its controller died" % value
+    assert made.nodes["z"]["reason"] == "abandoned: it was %s when its run was interrupted" % value
 
 
 @pytest.mark.parametrize(
@@ -519,7 +519,7 @@ def test_a_canary_that_was_in_flight_when_its_controller_died_is_one_again(value
         made = plan.build_plan("2.0", probes("a-r1", "z-r9"), POLICY, previous=left, canaries=named)
         assert (made.order, made.orphans, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
         assert any(
-            "z-r9" in line and "was in flight when its controller died, canary" in line
+            "z-r9" in line and "was in flight when its run was interrupted, canary" in line
             for line in plan_text.describe_plan(made, "x")
         )
     assert plan.build_plan(

@@ -345,7 +345,7 @@ class TestEarlierRuns:
         again(made, ["a1", "b1"], keep={"a1": {"orphaned": True}})
         nodes = document(made, False)[0]["nodes"]
         assert (
-            nodes["a1"]["earlier"][0]["reason"] == "in flight when its controller died, in step install"
+            nodes["a1"]["earlier"][0]["reason"] == "in flight when its run was interrupted, in step install"
             and nodes["a1"]["steps"]
         )
         assert [(one["state"], one["reason"]) for one in nodes["b1"]["earlier"]] == [

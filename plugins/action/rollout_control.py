@@ -9,9 +9,8 @@ import getpass
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_control import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import last_id
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.others import last_id
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import LedgerError, format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import EXPECTED, RolloutAction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats, publish, report

@@ -10,8 +10,8 @@ import os
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_report import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, state, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import last_id
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.others import last_id
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, options, requests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display

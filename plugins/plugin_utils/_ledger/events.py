@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import (
+    CHANGING,
+    DOWN,
+    DRAIN,
     FAILED,
     HARD,
     LOST,
     NOT_SERVING,
     PROVEN,
+    STEPS,
     Node,
     Rollout,
     Step,
@@ -18,7 +22,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state i
     awaits_resume,
     is_unproven,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import CHANGING, DOWN, DRAIN, STEPS
 
 # What an operator may request for the whole rollout, and for nodes. break_lock changes no node, only the owner's
 # record, and end ends a rollout of several controllers.

@@ -19,8 +19,8 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner as owners
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 
 # Longer than most steps, since nothing extends the lease while the only node in flight is in one.
 LEASE_S = 900

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import timeline
 
 SCHEMA = "gpufleet.report/1"
@@ -108,7 +108,7 @@ def measure_steps(nodes: t.Iterable[state.Node]) -> dict[str, float]:
             if step.finished and step.status == "ok":
                 length = timeline.parse_time(step.finished) - timeline.parse_time(step.started)
                 durations.setdefault(step.name, []).append(length)
-    return {name: estimate.median(found) for name, found in durations.items()}
+    return {name: plan_text.median(found) for name, found in durations.items()}
 
 
 def _describe_node(node, in_run, earlier, time=None, usual=None) -> dict:
@@ -187,7 +187,7 @@ def estimate_end(view: state.Rollout, time: str | None, before: t.Sequence[state
     slots = (
         view.policy["max_down"] - len(view.nodes.with_state(*state.OUT_OF_SERVICE)) - view.policy["broken_elsewhere"]
     )
-    expected, bound = estimate.estimate_remaining(
+    expected, bound = plan_text.estimate_remaining(
         len(view.nodes.with_state("pending")), ages, slots, took, view.policy["node_s"]
     )
     return {

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, members, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER
 

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import (
     rollout_report,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members as members_room
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
@@ -64,8 +64,8 @@ class Job:
     def join(self, **more):
         return self.plan(**dict({"join": True}, **more))
 
-    def ask(self, node, phase=steps.DRAIN, **more):
-        more.setdefault("documents", {**fit(node), **passed(node)} if phase != steps.DRAIN else {})
+    def ask(self, node, phase=state.DRAIN, **more):
+        more.setdefault("documents", {**fit(node), **passed(node)} if phase != state.DRAIN else {})
         result = self.act(rollout_gate, node=node, phase=phase, patience_s=0.01, poll_s=0.01, **more)
         assert not result.get("failed"), result.get("msg")
         return result["answer"]
@@ -126,7 +126,7 @@ def test_refused_join_finishes_the_nodes_that_a_dead_member_left_in_flight(ledge
         assert again.join(check=check, **given).get("failed"), "nothing is in flight"
     assert jobs[0].ask("a1") == "go"
     if is_down:
-        assert jobs[0].ask("a1", steps.DOWN) == "go"
+        assert jobs[0].ask("a1", state.DOWN) == "go"
 
     def end(transaction):
         for member in transaction.members():
@@ -262,12 +262,12 @@ def test_a_pause_and_a_stop_hold_for_all_jobs(ledger, jobs):
     two.request("resume")
     assert (one.ask("a1"), two.ask("b1")) == ("go", "wait"), "the one slot is taken"
     one.request("pause")
-    assert one.ask("a1", steps.DOWN) == "wait"
+    assert one.ask("a1", state.DOWN) == "wait"
     one.request("resume")
-    assert one.ask("a1", steps.DOWN) == "go"
+    assert one.ask("a1", state.DOWN) == "go"
     two.request("stop")
     assert (one.ask("a2"), two.ask("b1")) == ("stop", "stop")
-    assert one.ask("a1", steps.RETURN) == "go", "what is in flight is finished"
+    assert one.ask("a1", state.RETURN) == "go", "what is in flight is finished"
     assert ledger.view().nodes.count() == {"down": 1, "pending": 3}
 
 
@@ -279,7 +279,7 @@ def test_limits_that_an_operator_sets_hold_for_all_jobs(ledger, jobs):
     one.request("set_budget", limits={"domain_caps": {"rack": 1}})
     assert (one.ask("a2"), two.ask("b2")) == ("wait", "wait"), "a node of each rack is out"
     two.request("set_budget", limits={"max_down": 1})
-    assert (two.ask("b1", steps.DOWN), one.ask("a1", steps.DOWN)) == ("go", "wait")
+    assert (two.ask("b1", state.DOWN), one.ask("a1", state.DOWN)) == ("go", "wait")
     assert ledger.view().policy["max_down"] == 1
 
 
@@ -338,7 +338,7 @@ def killed(ledger):
 
 def test_a_member_in_a_long_step_keeps_its_rollout_running(ledger, planner, jobs):
     ended(ledger, "a1", "a2", "b1")
-    assert jobs[1].ask("b2") == "go" and jobs[1].ask("b2", steps.DOWN) == "go"
+    assert jobs[1].ask("b2") == "go" and jobs[1].ask("b2", state.DOWN) == "go"
     pass_leases(ledger)
     assert report(planner) == "running", "its ticket has not expired"
     killed(ledger)

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import (
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import (
     DRAIN,
     SERVING,
     STEPS,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, options, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
@@ -84,7 +84,7 @@ def put(view, name, what, failure=""):
 
 
 def answer(view, name, present=None):
-    decision = gate.decide(view, steps.DRAIN, name, present)
+    decision = gate.decide(view, state.DRAIN, name, present)
     return decision.answer, decision.reason
 
 

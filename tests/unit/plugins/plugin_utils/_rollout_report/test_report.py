@@ -18,10 +18,10 @@ from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_prog
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import formats as markup
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits, options
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, options, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
     formats,
     page,
@@ -900,7 +900,7 @@ class TestEstimate:
         ],
     )
     def test_what_is_left(self, pending, ages, slots, durations, expected):
-        assert estimate.estimate_remaining(pending, ages, slots, durations, 900) == expected
+        assert plan_text.estimate_remaining(pending, ages, slots, durations, 900) == expected
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ class ActionModule(RolloutAction):
 
         def write(transaction) -> list[str]:
             if transaction.view.run is None:
-                raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
+                raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.store.shown))
             now = transaction.clock()
             running = members.is_running(transaction, now)
             events, lines = control.decide_events(transaction.view, dict(request, now=now, running=running))

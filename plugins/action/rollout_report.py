@@ -36,7 +36,7 @@ class ActionModule(RolloutAction):
             raise LedgerError("No rollout was ever planned in %s." % database.shown)
         ledger = self.ledger(arguments, rollout_id)
         if ledger.look(lambda view: view.run) is None:
-            raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
+            raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.store.shown))
         several = members.is_shared(ledger.owner())
         part = None
         if arguments["end"]:
@@ -140,7 +140,7 @@ class ActionModule(RolloutAction):
                 failed=True,
                 msg=(
                     "Rollout %s to %s is %s. No report of it could be made: see the warning above, and "
-                    "the ledger in %s." % (ledger.rollout_id, target, verdict, ledger.shown)
+                    "the ledger in %s." % (ledger.rollout_id, target, verdict, ledger.store.shown)
                 ),
             )
         return result

@@ -159,7 +159,7 @@ class PlanningAction(RolloutAction):
             raise plan.PlanError(
                 "%s needs a ledger that several controllers can use, and this one is %s; expected a database in "
                 "PostgreSQL. Set rollout_ledger, such as postgresql+psycopg://user@host/database. Nothing was changed."
-                % ("rollout_join" if self.given["join"] else "gpufleet.lifecycle.plan", ledger.shown)
+                % ("rollout_join" if self.given["join"] else "gpufleet.lifecycle.plan", ledger.store.shown)
             )
         if self.given["mode"] == "waves":
             raise plan.PlanError(

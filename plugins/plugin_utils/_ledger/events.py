@@ -256,11 +256,3 @@ def apply_event(view, event) -> Rollout:
         _apply_end(view, node, event)
     view.nodes.store(node)
     return view
-
-
-def reduce(events) -> Rollout:
-    """Return the view that results from a list of events."""
-    view = Rollout()
-    for event in events:
-        apply_event(view, event)
-    return view

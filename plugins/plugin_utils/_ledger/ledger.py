@@ -252,10 +252,6 @@ class Ledger:
         self.directory = files.join(self.base, rollout_id)
         self.store = store.Store(url or store.default_url(artifact_dir), patience_s)
 
-    @property
-    def shown(self) -> str:
-        return self.store.shown
-
     def transact(self, work):
         """Call WORK(transaction) in one isolated transaction and return its result. Nothing is written if it raises.
 

@@ -7,13 +7,14 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_control
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import OF_NODES, VERBS, reduce
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import OF_NODES, VERBS
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import DRAIN, STEPS
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import (
     changed,
     control,
     event,
     plan_event,
+    reduce,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import TIME, grant
 

@@ -21,14 +21,14 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, others, schema, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger as ledger_module
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import others, schema, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import HEAD, Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import LedgerError, format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import go, plan
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import go, plan, reduce
 
 pytestmark = pytest.mark.cores
 ROOT = pathlib.Path(__file__).resolve().parents[5]
@@ -110,7 +110,7 @@ def test_the_rows_are_what_the_events_amount_to(ledger):
         )
     )
     ledger.transact(lambda transaction: transaction.append("state", run="r", node="a", state="rolled_back"))
-    view, replayed = ledger.view(), events.reduce(ledger.events())
+    view, replayed = ledger.view(), reduce(ledger.events())
     assert [dataclasses.asdict(node) for node in view.nodes.list_all()] == [
         dataclasses.asdict(node) for node in replayed.nodes.list_all()
     ]
@@ -537,7 +537,7 @@ def test_the_share_of_failures_counts_every_node_that_ever_went(ledger):
     view = ledger.view()
     assert (view.went, view.attempt_count) == (0, 20)
     assert gate.decide(view, state.DRAIN, "n20").answer == "go"
-    assert [event["event"] for event in ledger.events()].count("plan") == 2 and events.reduce(
+    assert [event["event"] for event in ledger.events()].count("plan") == 2 and reduce(
         ledger.events()
     ).attempt_count == 20
 
@@ -575,7 +575,7 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
         2,
         "skipped",
     )
-    replayed = events.reduce(ledger.events())
+    replayed = reduce(ledger.events())
     assert {key: getattr(ledger.view(), key) for key in HEAD} == {key: getattr(replayed, key) for key in HEAD}
     # One that came to its end has said its last word.
     ledger.transact(lambda transaction: transaction.append("end", run="t"))

@@ -9,9 +9,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import nodes as stored_nodes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import go, plan
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import go, plan, reduce
 
 pytestmark = pytest.mark.cores
 

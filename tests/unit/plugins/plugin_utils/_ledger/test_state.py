@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import (
     changed,
     control,
     event,
     plan_event,
+    reduce,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import TIME, grant
 

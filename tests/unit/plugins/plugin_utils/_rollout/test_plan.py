@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state i
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, gate, limits, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import reduce
 
 POLICY = limits.complete_policy({}, 10)
 ENDED = "2026-01-01T00:00:00.000Z"
@@ -141,7 +142,7 @@ def test_the_kernel_that_ran_before_is_not_what_a_second_run_finds(value):
     found = [Probe("a", version="2.0", kernel="k2"), Probe("b", version="1.0", kernel="k2")]
     made = plan.build_plan("2.0", found, POLICY, previous=story(left, finished=ENDED))
     assert {name: node["from_kernel"] for name, node in made.nodes.items()} == {"a": "k1", "b": "k2"}
-    view = events.reduce([dict(plan.make_event(made, "r"), event="plan", run="x", time="2026-01-02T00:00:00.000Z")])
+    view = reduce([dict(plan.make_event(made, "r"), event="plan", run="x", time="2026-01-02T00:00:00.000Z")])
     assert view.nodes.get("a").from_kernel == "k1"
 
 
@@ -535,7 +536,7 @@ def test_no_node_starts_beside_an_orphaned_canary():
         canaries=["z-r9"],
         previous=story(state.Node("z-r9", "soaking", canary=True)),
     )
-    view = events.reduce([dict(plan.make_event(made, "x"), event="plan", run="r", time=ENDED)])
+    view = reduce([dict(plan.make_event(made, "x"), event="plan", run="r", time=ENDED)])
     assert gate.decide(view, DRAIN, "z-r9").answer == "go"
     assert gate.decide(view, DRAIN, "a-r1").answer == "wait"
     assert gate.decide(view, DRAIN, "a-r1", ["a-r1"]).answer == "stop", "the canary has left the play"

@@ -16,7 +16,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_progress
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
@@ -37,6 +36,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
     find_failed_step,
     format_span,
 )
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report.test_formats import EVIL, Page
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import START, Story
 

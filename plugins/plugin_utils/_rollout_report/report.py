@@ -27,14 +27,17 @@ NEXT_STEP = {
         "resume failed, then run the same playbook again."
     ),
     "rolled_back": (
-        "Nothing is urgent: it serves with its earlier driver, which was proven. Fix the cause before it is "
-        "tried again (rollout_control, retry)."
+        "Nothing is urgent: it serves with its earlier driver, which was proven. Fix the cause before it is tried "
+        "again: %s."
     ),
     "failed": (
-        "Nothing was changed on it: it is in the state in which the run found it. Fix the cause, then run the same "
-        "playbook again."
+        "Nothing was changed on it: it is in the state in which the run found it. Fix the cause before it is tried "
+        "again: %s."
     ),
 }
+AGAIN = "run the same playbook again"
+# A run that continues an interrupted one leaves such nodes as they are.
+RETRY = "rollout_control with rollout_verb=retry, while the rollout runs or before the run that continues it"
 SERVES = {"lost": "unknown", "quarantined": "no", "rolled_back": "yes, as before", "failed": "as before"}
 # The length of a reason in the table; the report has all of it.
 REASON = 300
@@ -303,13 +306,24 @@ def _list_releases(view, spent) -> list[str]:
     return found
 
 
+def find_next_step(name: str, failure: str, finished: str | None) -> str:
+    """Return the next step for a node in the failed state NAME.
+
+    FAILURE: its class. FINISHED: when its run came to its end, None if it runs or was interrupted. The next run tries
+    failed nodes again only after a run that ended, but for those that were sick before any change.
+    """
+    step = NEXT_STEP[name]
+    return step % (AGAIN if finished or failure == state.SICK else RETRY) if "%s" in step else step
+
+
 def list_next_steps(view: state.Rollout, verdict: str, spent: str, several: bool = False) -> list[str]:
     """Return the next steps for the reader, the most urgent first. SEVERAL: of a plan for several controllers."""
+    steps: dict[tuple[str, str], list[state.Node]] = {}
+    for name in WORST:
+        for node in view.nodes.with_state(name):
+            steps.setdefault((name, find_next_step(name, node.failure, view.finished)), []).append(node)
     found = [
-        "%s (%s): %s" % (_join_names(nodes), name.replace("_", " "), NEXT_STEP[name])
-        for name in WORST
-        for nodes in [view.nodes.with_state(name)]
-        if nodes
+        "%s (%s): %s" % (_join_names(nodes), name.replace("_", " "), step) for (name, step), nodes in steps.items()
     ]
     if verdict == "running":
         return found + _list_releases(view, spent)

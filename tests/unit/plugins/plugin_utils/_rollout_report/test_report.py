@@ -34,6 +34,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
     SERVES,
     WORST,
     find_failed_step,
+    find_next_step,
     format_span,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import reduce
@@ -252,6 +253,19 @@ class TestEveryState:
     @pytest.mark.parametrize("name", state.FAILED)
     def test_who_failed_is_told_what_to_do(self, name):
         assert name in WORST and NEXT_STEP[name] and SERVES[name]
+
+    @pytest.mark.parametrize("is_finished", [True, False], ids=["ended", "interrupted"])
+    @pytest.mark.parametrize("value, failure", [("rolled_back", "hard"), ("failed", "soft"), ("failed", "sick")])
+    def test_retry_is_for_runs_that_were_interrupted(self, value, failure, is_finished):
+        """The next run tries again what failed in a run that ended, and in any case what was sick before."""
+        made = Story("a1", "b1").fails("a1", value, failure=failure).done("b1")
+        doc = document(made.end() if is_finished else made)[0]
+        needs_retry = not is_finished and failure != state.SICK
+        suites = ElementTree.fromstring(formats.render_junit(doc).split("\n", 1)[1])
+        case = next(case for case in suites.iter("testcase") if case.get("name") == "a1")
+        card = Page(page.render_page(doc, document(made)[1])).all("details", class_="node")[0]["text"]
+        for said in (doc["next_steps"][0], case[0].text, card):
+            assert ("rollout_verb=retry" in said, "same playbook again" in said) == (needs_retry, not needs_retry)
 
     def test_the_live_view_counts_every_state_once(self):
         counted = rollout_progress.DONE + rollout_progress.FAILED + rollout_progress.IN_FLIGHT + ("pending",)
@@ -626,7 +640,7 @@ class TestPage:
         assert (
             "GPU 3 is gone" in cards[1]["text"]
             and "validate" in cards[1]["text"]
-            and NEXT_STEP["rolled_back"] in cards[1]["text"]
+            and find_next_step("rolled_back", "hard", "now") in cards[1]["text"]
         )
         order = [one["attributes"].get("id") for one in found.all("section") if one["attributes"].get("id")]
         assert order == ["attention", "budgets", "timeline", "nodes", "said"]

@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _variables,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import others, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
 
 # A run that checked them once has results of its own under names that nothing else may use.
@@ -137,7 +137,7 @@ def has_unfinished(arguments: dict) -> bool:
     if not arguments["artifact_dir"]:
         return False
     database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
-    return bool(ledger.in_flight(database, arguments["nodes"]))
+    return bool(others.in_flight(database, arguments["nodes"]))
 
 
 def check_values(nodes: t.Iterable[str], everything: t.Any, monitoring: bool) -> None:

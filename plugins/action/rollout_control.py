@@ -9,9 +9,8 @@ import getpass
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_control import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import last_id
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.others import last_id
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import LedgerError, format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import EXPECTED, RolloutAction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats, publish, report
@@ -34,12 +33,9 @@ class ActionModule(RolloutAction):
 
         def write(transaction) -> list[str]:
             if transaction.view.run is None:
-                raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
+                raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.store.shown))
             now = transaction.clock()
-            if members.is_shared(transaction.owner):
-                running = bool(members.find_at_work(transaction, now))
-            else:
-                running = owner.is_running(transaction.owner, now)
+            running = members.is_running(transaction, now)
             events, lines = control.decide_events(transaction.view, dict(request, now=now, running=running))
             if self.check:
                 return lines

@@ -17,8 +17,8 @@ from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state, steps
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_claim import NodeClaim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds, requests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.requests import Request
@@ -35,7 +35,7 @@ class ActionModule(RolloutAction):
 
     def act(self, arguments, task_vars) -> Answer:
         node = check_node(arguments["node"] or task_vars["inventory_hostname"])
-        if arguments["phase"] == steps.DRAIN:
+        if arguments["phase"] == state.DRAIN:
             self.refuse_overruling(task_vars, arguments["mode"] == "none")
             if self._task.ignore_errors is True:
                 why = (
@@ -43,7 +43,7 @@ class ActionModule(RolloutAction):
                     "Remove it. Nothing was changed." % node
                 )
                 # An answer, since the failure itself is ignored.
-                return dict(requests.NOTHING, answer="stop", reason=why, phase=steps.DRAIN, failed=True, msg=why)
+                return dict(requests.NOTHING, answer="stop", reason=why, phase=state.DRAIN, failed=True, msg=why)
         node_claim = NodeClaim(self, arguments, node, task_vars)
         if arguments["mode"] == "none":
             return self.answer_by_hand(node_claim)
@@ -79,7 +79,7 @@ class ActionModule(RolloutAction):
     def answer_by_hand(self, node_claim: NodeClaim) -> Answer:
         """Return the answer outside of a rollout."""
         arguments = node_claim.arguments
-        if arguments["phase"] == steps.DRAIN and arguments["claim_dir"]:
+        if arguments["phase"] == state.DRAIN and arguments["claim_dir"]:
             node_claim.require_none()
         detail = "(%s)" % arguments["detail"] if arguments["detail"] else ""
         self.say("%s: %s" % (node_claim.node, " ".join(filter(None, [arguments["step"], detail])) or "go"))
@@ -167,7 +167,7 @@ class ActionModule(RolloutAction):
 
 def require_phase(arguments: t.Mapping[str, t.Any]) -> None:
     """Refuse a step that does not belong to the phase that is requested."""
-    of_phase = [name for name, (phase, dummy) in steps.STEPS.items() if phase == arguments["phase"]]
+    of_phase = [name for name, (phase, dummy) in state.STEPS.items() if phase == arguments["phase"]]
     for step in filter(None, (arguments["step"], arguments["resume_step"])):
         if step not in of_phase:
             raise state.StateError(

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_node import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError, check_node
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import layouts
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import others, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import LedgerError, check_node
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import probes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import flight
 
@@ -19,14 +19,14 @@ class ActionModule(RolloutAction):
     def act(self, arguments, task_vars) -> dict:
         name = check_node(str(task_vars.get("inventory_hostname") or "localhost"))
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
-        ledger_id, states = ledger.find_states_of_node(database, name)
+        ledger_id, states = others.find_states_of_node(database, name)
         marks = arguments["marks"] if "claim" in arguments["marks"] or not arguments["marks"].get("unreachable") else {}
         answer = {"held": flight.explain_holder(marks, states, ledger_id), "states": states}
         if arguments["baseline"]:
-            answer["baseline"] = ledger.last_document(database, name, "baseline")
+            answer["baseline"] = others.last_document(database, name, "baseline")
         if arguments["undo"]:
             undo, dummy = self.undone(arguments, arguments["nodes"])
-            found = layouts.find_layouts_before(
+            found = probes.find_layouts_before(
                 undo.rollout_id,
                 [node for node in undo.view().nodes.list_all() if node.name in arguments["nodes"]],
                 lambda node: undo.load(node, "baseline"),

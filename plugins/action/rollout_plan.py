@@ -27,13 +27,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_actio
     require_room,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
-    claims,
-    domains,
     holds,
     joining,
-    layouts,
     limits,
     options,
+    order,
     plan,
     plan_text,
     probes,
@@ -87,7 +85,7 @@ class ActionModule(PlanningAction):
         peers = _peers.own(counts) if undo else _peers.expectation(counts)
         try:
             places = self.find_domains(task_vars)
-        except domains.DomainError:
+        except order.DomainError:
             places = {}  # the plan refuses it, but not the nodes in flight
         probed = self.make_probes(ledger, places, peers, lacks)
 
@@ -140,7 +138,7 @@ class ActionModule(PlanningAction):
         start = options.read_variables(self.given["policy"], {**options.LIMITS, **options.START})
         self.given.update(start)
         self.find_domains(task_vars)
-        layouts.refuse_unfit(self.given["layout_looks"])
+        probes.refuse_unfit(self.given["layout_looks"])
         holds.check_queries(self.given["hold_queries"])
         webhook.check_webhook(self.given["webhook"])
         given = {key: start[key] for key in options.LIMITS if key != "waves" or self.given["mode"] == "waves"}
@@ -220,12 +218,12 @@ class ActionModule(PlanningAction):
             now = transaction.clock()
             names = [name for name in self.given["audits"] if transaction.view.nodes.get(name) is not None]
             names = [name for name in names if unfinished is None or name in unfinished]
-            members.add_member(transaction, member, names, self.identity, now, self.given["break_lock"])
+            members.add_member(transaction, member, names, self.identity, now, self.given["break_lock"], refused)
             owner.require_free(transaction, names, self.identity, now, self.given["break_lock"], abandon=abandon)
             made, changed = joining.plan_part(transaction.view, planned, [one for one in probed if one.name in names])
             made = dataclasses.replace(made, refused=refused)
             for name, one in self.find_replaced_claims(transaction, ledger, made).items():
-                transaction.save(name, claims.OVER, one)
+                transaction.save(name, joining.OVER, one)
             transaction.append(
                 "join",
                 run=view.run,
@@ -289,13 +287,13 @@ class ActionModule(PlanningAction):
 
     def note_orphans(self, transaction: t.Any, made: plan.Plan) -> None:
         """Note in the plan which nodes other rollouts left in flight, or refuse to start beside them."""
-        found = claims.find_orphans(transaction, list(self.given["audits"]), self.given["abandon"])
+        found = joining.find_orphans(transaction, list(self.given["audits"]), self.given["abandon"])
         counted = others.find_pool_rollouts(transaction, others.name_pool(made.policy))
         found = [(other_id, node) for other_id, node in found if other_id not in counted]
-        why = claims.refuse_beside(found, made.order, made.nodes)
+        why = joining.refuse_beside(found, made.order, made.nodes)
         if why:
             raise owner.OwnerError(why)
-        made.notes.extend(claims.describe_orphans(found) if made.order else [])
+        made.notes.extend(joining.describe_orphans(found) if made.order else [])
 
     def record_plan(
         self, transaction: t.Any, ledger: Ledger, run: str, make: t.Callable, peers: dict, probed: t.List[probes.Probe]
@@ -325,7 +323,7 @@ class ActionModule(PlanningAction):
             made.nodes[name]["peers"] = _peers.of_node(peers, name)
         transaction.name_ledger()
         for name, one in over.items():
-            transaction.save(name, claims.OVER, one)
+            transaction.save(name, joining.OVER, one)
         transaction.append(
             "plan",
             run=run,
@@ -364,10 +362,10 @@ class ActionModule(PlanningAction):
         """Return the MIG layouts by node: those given, or those that another rollout found before its changes."""
         if self.undo is not None:
             nodes = list(self.read_undone_nodes().values())
-            return layouts.find_layouts_before(
+            return probes.find_layouts_before(
                 self.undo.rollout_id, nodes, lambda name: self.undo.load(name, "baseline")
             )
-        return layouts.find_layouts(
+        return probes.find_layouts(
             self.given["layouts"], lambda path: _mig_file.read_mig_file(self._loader.path_dwim(path))
         )
 

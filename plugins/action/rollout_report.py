@@ -10,8 +10,8 @@ import os
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_report import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, state, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import last_id
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.others import last_id
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, options, requests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
@@ -36,7 +36,7 @@ class ActionModule(RolloutAction):
             raise LedgerError("No rollout was ever planned in %s." % database.shown)
         ledger = self.ledger(arguments, rollout_id)
         if ledger.look(lambda view: view.run) is None:
-            raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
+            raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.store.shown))
         several = members.is_shared(ledger.owner())
         part = None
         if arguments["end"]:
@@ -140,7 +140,7 @@ class ActionModule(RolloutAction):
                 failed=True,
                 msg=(
                     "Rollout %s to %s is %s. No report of it could be made: see the warning above, and "
-                    "the ledger in %s." % (ledger.rollout_id, target, verdict, ledger.shown)
+                    "the ledger in %s." % (ledger.rollout_id, target, verdict, ledger.store.shown)
                 ),
             )
         return result

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import check_node, format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_claim import NodeClaim
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, limits, proof, requests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import joining, limits, proof, requests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
@@ -37,7 +36,7 @@ def is_of_rescue(arguments: dict) -> bool:
 
     That is its failure, a step of its way back, and its end if that is a failure. No other step is taken unrecorded.
     """
-    return bool(arguments["failed"] or arguments["name"] in steps.ALWAYS or arguments["state"] in state.FAILED)
+    return bool(arguments["failed"] or arguments["name"] in state.ALWAYS or arguments["state"] in state.FAILED)
 
 
 class ActionModule(RolloutAction):
@@ -158,7 +157,7 @@ class ActionModule(RolloutAction):
                 proof.require_way_back(found, arguments["previous"], transaction.load(node, "baseline"))
             told_of = arguments["state"] and arguments["claim_dir"]
             mine = (
-                claims.make_claim(
+                joining.make_claim(
                     node, transaction.name_ledger(), ledger.rollout_id, found.attempt, view.run, view.sha256
                 )
                 if told_of

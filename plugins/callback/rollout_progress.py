@@ -33,7 +33,7 @@ import typing as t
 from ansible.plugins.callback import CallbackBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
 
@@ -123,7 +123,7 @@ class Progress:
 
     def _usual_step(self, step):
         took = self.steps_took.get(step)
-        return estimate.median(took) if took else None
+        return plan_text.median(took) if took else None
 
     def describe_standing(self, numbers: dict) -> str:
         """Return how many nodes are done, failed, in flight and to go, and the time left."""
@@ -146,7 +146,7 @@ class Progress:
         slots = numbers["max_down"] - count(OUT) - (numbers.get("broken_elsewhere") or 0)
         ages = [now - began for began in self.began.values()][: count(IN_FLIGHT)]
         ages += [0.0] * (count(IN_FLIGHT) - len(ages))
-        expected, bound = estimate.estimate_remaining(
+        expected, bound = plan_text.estimate_remaining(
             counts.get("pending", 0), ages, slots, self.took, numbers.get("node_s") or 0
         )
         return "%s, about %s left (at least %s)" % (words, format_span(expected), format_span(bound))

@@ -25,17 +25,16 @@ options:
     required: true
 """
 
-import getpass
-import socket
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import marker
 
 
 def quarantine_marker(given):
     try:
-        return marker.build(dict({"user": getpass.getuser(), "controller": socket.gethostname()}, **given))
+        return marker.build(_controller.sign(given))
     except marker.MarkerError as exc:
         raise AnsibleFilterError(str(exc)) from exc
 

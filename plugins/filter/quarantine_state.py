@@ -20,24 +20,16 @@ options:
     required: true
 """
 
-import getpass
-import socket
 from typing import Any
 
 from ansible.module_utils.common.validation import check_type_list
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import quarantining
 
 
 def decide_quarantine_state(facts: quarantining.Facts) -> dict[str, Any]:
-    return quarantining.decide(
-        {
-            **facts,
-            "actions": check_type_list(facts["actions"]),
-            "user": facts.get("user") or getpass.getuser(),
-            "controller": socket.gethostname(),
-        }
-    )
+    return quarantining.decide({**_controller.sign(facts), "actions": check_type_list(facts["actions"])})
 
 
 class FilterModule:

@@ -21,12 +21,11 @@ options:
     required: true
 """
 
-import getpass
-import socket
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import relief
 
@@ -36,12 +35,7 @@ def decide_thermal_relief(facts: dict[str, Any]) -> dict[str, Any]:
         limits = catalog.thresholds(facts.get("thresholds"))
     except catalog.MonitoringError as exc:
         raise AnsibleFilterError("%s: %s" % (facts["node"], exc)) from exc
-    given: Any = {
-        **facts,
-        "limits": {name: row["value"] for name, row in limits.items()},
-        "user": facts.get("user") or getpass.getuser(),
-        "controller": socket.gethostname(),
-    }
+    given: Any = {**_controller.sign(facts), "limits": {name: row["value"] for name, row in limits.items()}}
     return relief.decide(given)
 
 

@@ -34,7 +34,8 @@ attributes:
       - On a node without the driver's repository the result is RV(resolvable=false) with RV(reason) instead of a
         failure.
       - With apt, the smallest archive of each mirror that a run would download from is fetched and removed again,
-        unless O(state=resolved). A mirror from which it does not come is refused. With dnf nothing is fetched.
+        unless O(state=resolved). A mirror from which it does not come is refused. With dnf each repository that a run
+        would download from is asked for its metadata again instead.
   diff_mode:
     support: full
   action:

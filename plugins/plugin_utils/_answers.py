@@ -15,7 +15,7 @@ import math
 import re
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import ROLLOUT_ID
 
 # What Ansible acts on for the whole run, and no module of this collection returns: facts become variables, statistics
 # become variables of the next job of an AWX workflow, and hosts are added to the inventory.

@@ -19,7 +19,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives, trees
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.tree_archives import TreeError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import others, store
 
 AGREE = "gpufleet_builders_agree"
 CLAIMS = ".claims"
@@ -44,7 +44,7 @@ class Record:
 
     def choose(self, described) -> list[dict]:
         """Return those of the archives ({name, sha256}) that are recorded."""
-        known = archives.find_builders(self.database, {item["name"]: item["sha256"] for item in described}, self.agree)
+        known = others.find_builders(self.database, {item["name"]: item["sha256"] for item in described}, self.agree)
         self.database.rest()  # a compilation may follow
         return [item for item in described if item["name"] in known]
 
@@ -61,7 +61,7 @@ class Record:
             modules = trees.unsigned_digest(path)
         except TreeError:
             modules = ""
-        archives.record_archive(self.database, builder, archive.name, archive.sha256, modules)
+        others.record_archive(self.database, builder, archive.name, archive.sha256, modules)
         self.database.rest()
 
 

@@ -10,9 +10,11 @@ Multiprocessing remembers who started it, so that the two are told apart.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
 import typing as t
@@ -34,6 +36,12 @@ class _Expired(BaseException):
 
 # Seconds that a node has for one answer, where gpufleet_answer_timeout does not say so.
 ANSWER_S = 300
+
+
+def sign(facts: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """Return FACTS with the user and the name of the controller that runs this, where they are not given."""
+    user, controller = facts.get("user") or getpass.getuser(), facts.get("controller") or socket.gethostname()
+    return {**facts, "user": user, "controller": controller}
 
 
 def answer_timeout(action, task_vars) -> int:

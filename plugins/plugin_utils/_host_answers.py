@@ -112,6 +112,16 @@ def check_archives(
     return [archives[name] for name in sorted(archives)]
 
 
+def as_mapping(found: t.Any) -> t.Mapping[str, t.Any]:
+    """Return what was found if it is a mapping, else an empty one."""
+    return found if isinstance(found, t.Mapping) else {}
+
+
+def get_mapping(found: t.Any, key: str) -> t.Mapping[str, t.Any]:
+    """Return the mapping under KEY of one; an empty one where there is none."""
+    return as_mapping(found.get(key))
+
+
 def check_list(found: t.Any, what: str) -> list[t.Any]:
     """Return a list of up to MAX_ARCHIVES entries; None is an empty one."""
     if found is None:

@@ -14,7 +14,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, requests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import joining, requests
 
 LOCKED_S = 600  # seconds to wait for the lock of a node that is not orphaned
 REBOOTING_S = 5.0  # seconds between two attempts on a node that is about to reboot
@@ -54,7 +54,7 @@ class NodeClaim:
         """
         deadline = time.monotonic() + self.arguments["claim_timeout_s"]
         while True:
-            over = ledger.load(self.node, claims.OVER)
+            over = ledger.load(self.node, joining.OVER)
             ledger.store.rest()
             try:
                 result = self.action.on_node(
@@ -109,12 +109,12 @@ class NodeClaim:
         Returns:
             Why it could not be updated; empty if it was, or if it stays as it is.
         """
-        if not claims.claim_after(ended):
+        if not joining.claim_after(ended):
             return ""
         try:
             result = self.action.on_node(
                 self.task_vars,
-                state=claims.claim_after(ended),
+                state=joining.claim_after(ended),
                 directory=self.directory,
                 content=mine,
                 changed=ended in state.PROVEN,

@@ -13,17 +13,17 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import cl
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _peers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
-    claims,
-    domains,
     holds,
+    joining,
+    limits,
     options,
+    order,
     plan,
     plan_text,
     probes,
     proof,
-    windows,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import webhook
@@ -32,13 +32,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 CONTROLLER = ("localhost", "127.0.0.1")
 # What refuses a plan, and not the rollout itself.
 REFUSALS = (
-    domains.DomainError,
+    order.DomainError,
     holds.HoldError,
     options.OptionError,
     webhook.WebhookError,
     owner.OwnerError,
     plan.PlanError,
-    windows.WindowError,
+    limits.WindowError,
 )
 
 
@@ -61,7 +61,7 @@ def require_room(made: plan.Plan, now: datetime.datetime) -> None:
     For these the gate opens outside of the windows too.
     """
     if not made.orphans:
-        windows.require_room(made.policy["windows"], now, made.policy["node_s"])
+        limits.require_room(made.policy["windows"], now, made.policy["node_s"])
 
 
 # Options without which not even a node in flight can be finished, or that say of which rollout it is.
@@ -123,7 +123,7 @@ class PlanningAction(RolloutAction):
 
     def find_domains(self, task_vars: dict) -> t.Dict[str, dict]:
         """Return the failure domains of each host by key."""
-        return domains.of_hosts(task_vars.get("groups") or {}, self.given["domain_prefix"], self.given["domains"])
+        return order.of_hosts(task_vars.get("groups") or {}, self.given["domain_prefix"], self.given["domains"])
 
     def make_probes(self, ledger: Ledger, places: dict, peers: dict, lacks: dict) -> t.List[probes.Probe]:
         """Return the nodes of this run as they were found."""
@@ -159,7 +159,7 @@ class PlanningAction(RolloutAction):
             raise plan.PlanError(
                 "%s needs a ledger that several controllers can use, and this one is %s; expected a database in "
                 "PostgreSQL. Set rollout_ledger, such as postgresql+psycopg://user@host/database. Nothing was changed."
-                % ("rollout_join" if self.given["join"] else "gpufleet.lifecycle.plan", ledger.shown)
+                % ("rollout_join" if self.given["join"] else "gpufleet.lifecycle.plan", ledger.store.shown)
             )
         if self.given["mode"] == "waves":
             raise plan.PlanError(
@@ -231,7 +231,7 @@ class PlanningAction(RolloutAction):
                 if not known[name]
                 or (
                     one["rollout_id"] != ledger.rollout_id
-                    and transaction.others.state_of(one["rollout_id"], name) not in claims.SETTLED
+                    and transaction.others.state_of(one["rollout_id"], name) not in joining.SETTLED
                 )
             }
 
@@ -270,7 +270,7 @@ class PlanningAction(RolloutAction):
                     )
                 continue
             before = transaction.view.nodes.get(name) if transaction else None
-            answer = claims.is_admitted(
+            answer = joining.is_admitted(
                 one,
                 ledger_id,
                 ledger.rollout_id,
@@ -284,7 +284,7 @@ class PlanningAction(RolloutAction):
             elif answer.over:
                 over[name] = one
         if refused:
-            raise owner.OwnerError(claims.describe_refusal(refused, found))
+            raise owner.OwnerError(joining.describe_refusal(refused, found))
         return over
 
     @staticmethod

@@ -15,21 +15,18 @@ from ansible import constants as C
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, state, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import (
-    Ledger,
-    find_last_changes,
-    last_id,
-)
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID, LedgerError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.others import find_last_changes, last_id
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import ROLLOUT_ID, LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, holds, options, plan, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds, limits, options, order, plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, webhook
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
 PROGRESS = "gpufleet.lifecycle.rollout_progress"
 EXPECTED = (
     _controller.ControllerError,
-    domains.DomainError,
+    order.DomainError,
     holds.HoldError,
     LedgerError,
     options.OptionError,
@@ -39,7 +36,7 @@ EXPECTED = (
     state.StateError,
     store.StoreError,
     _variables.VariableError,
-    windows.WindowError,
+    limits.WindowError,
     OSError,
 )
 

@@ -18,6 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import mig_free
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import baseline as mig_baseline
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._host_answers import as_mapping as _mapping
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._host_answers import get_mapping as _of
 
 Answer = Mapping[str, Any]
 
@@ -415,11 +417,3 @@ def _outcome(facts: Facts, state: State, audit: Answer) -> str:
     if lift_failed:
         return "%s. It was %s The next run tries again." % (said, lift_failed)
     return said + " The next run asks again." if resume_failed else said
-
-
-def _of(mapping: Any, key: str) -> Answer:
-    return _mapping(mapping.get(key))
-
-
-def _mapping(value: Any) -> Answer:
-    return value if isinstance(value, Mapping) else {}

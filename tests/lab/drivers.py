@@ -109,20 +109,20 @@ def record(trees: Path, url: str = "") -> None:
     """Record the archives of a directory as a builder's: no node is sent another. URL: the ledger, if not its own."""
     run(str(CHECKOUT / "tests/tools/collections.sh"))
     sys.path.insert(0, str(CHECKOUT / ".lab" / "collections"))
-    from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
+    from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import others, store
 
     database = store.Store(url or store.default_url(str(trees.parent)))
     promised = ((path.name, tree_archives.read_promised_digest(str(path))) for path in trees.glob("*.dkms.tar.gz"))
     found = {name: digest for name, digest in promised if digest}
     try:
-        archives.find_builders(database, found)
+        others.find_builders(database, found)
     except store.StoreError:
         # Of another version of the collection. The lab's own ledger has nothing but these records.
         if url:
             raise
         Path(database.file).unlink()
     for name, digest in sorted(found.items()):
-        archives.record_archive(database, "lab", name, digest)
+        others.record_archive(database, "lab", name, digest)
 
 
 def _fetch(suite: str, root: Path, version: str, log: Path) -> str:

@@ -25,17 +25,15 @@ LEFT_FREE_MIB = 512
 QUIETLY = ("nice", "-n", "19", "ionice", "-c", "3")
 
 
-def free_bytes(path) -> int:
-    """Return the bytes that are free for root's processes on the file system of the nearest directory that exists."""
-    while not os.path.isdir(path):
-        path = os.path.dirname(path)
-    stat = os.statvfs(path)
-    return stat.f_bavail * stat.f_frsize
-
-
 def refuse_without_room(tree, kernels) -> None:
     """The node serves: what is compiled on it must not fill its disk."""
-    build, free = len(kernels) * DKMS_BUILD_MIB, free_bytes(files.under(tree.root, WORKSHOP)) // MIB
+    about, build = files.read_filesystem(tree.root, WORKSHOP), len(kernels) * DKMS_BUILD_MIB
+    if about is None:
+        raise ActError(
+            "%s %s cannot be compiled ahead of its installation: the file system of %s cannot be read. Nothing was "
+            "changed. Next step: check that file system, then run again." % (tree.name, tree.version, WORKSHOP)
+        )
+    free = about["free"] // MIB
     if free < build + LEFT_FREE_MIB:
         raise ActError(
             "%s %s cannot be compiled ahead of its installation: the file system of %s has %d MiB free, and %d MiB are "

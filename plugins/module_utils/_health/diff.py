@@ -31,10 +31,6 @@ def is_more(before, after) -> bool:
     return after > before
 
 
-def is_less(before, after) -> bool:
-    return after < before
-
-
 def more_links(before, after) -> bool:
     return len(after) >= len(before) and all(new is True or new == old for old, new in zip(before, after))
 

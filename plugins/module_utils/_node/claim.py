@@ -161,10 +161,10 @@ def room(directory, statvfs=os.statvfs, mounts=None) -> str:
     if not os.path.isdir(place):
         return "%s is no directory%s" % (place, "" if place == directory else ", and %s would lie in it" % directory)
     try:
-        found = statvfs(place)
+        found = files.ask_filesystem(place, statvfs)
     except OSError as exc:
         return "the file system of %s cannot be asked: %s" % (place, exc)
-    if found.f_flag & os.ST_RDONLY:
+    if found["read_only"]:
         return "the file system of %s is mounted read-only" % place
     try:
         mounts = read_mounts() if mounts is None else mounts
@@ -172,18 +172,16 @@ def room(directory, statvfs=os.statvfs, mounts=None) -> str:
         return "it cannot be told whether a reboot removes %s: %s cannot be read: %s" % (place, MOUNTS, exc.strerror)
     if is_in_memory(place, mounts):
         return "the file system of %s is in memory, and a reboot would remove what an upgrade keeps there" % place
-    free = found.f_bavail * found.f_frsize
-    if free < ROOM_BYTES:
+    if found["free"] < ROOM_BYTES:
         return "the file system of %s has %d KiB left, and %d KiB are needed" % (
             place,
-            free // 1024,
+            found["free"] // 1024,
             ROOM_BYTES // 1024,
         )
-    # A file system that counts none makes them as they are needed (statvfs(3)).
-    if found.f_files and found.f_favail < ROOM_FILES:
+    if found["files"] is not None and found["files"] < ROOM_FILES:
         return "the file system of %s has room for %d more files, and %d are needed" % (
             place,
-            found.f_favail,
+            found["files"],
             ROOM_FILES,
         )
     return ""

@@ -138,15 +138,20 @@ def read_filesystem(root, path, statvfs=os.statvfs) -> dict | None:
     while not os.path.isdir(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)
     try:
-        about = statvfs(place)
-        return {
-            "device": os.stat(place).st_dev,
-            "free": about.f_bavail * about.f_frsize,
-            "files": about.f_favail if about.f_files else None,
-            "read_only": bool(about.f_flag & os.ST_RDONLY),
-        }
+        return ask_filesystem(place, statvfs)
     except OSError:
         return None
+
+
+def ask_filesystem(place, statvfs=os.statvfs) -> dict:
+    """Return the same of the file system of a directory. Raises OSError."""
+    about = statvfs(place)
+    return {
+        "device": os.stat(place).st_dev,
+        "free": about.f_bavail * about.f_frsize,
+        "files": about.f_favail if about.f_files else None,
+        "read_only": bool(about.f_flag & os.ST_RDONLY),
+    }
 
 
 def write_atomically(path: str, content: str | bytes, mode: int = 0o644) -> bool:

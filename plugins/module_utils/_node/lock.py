@@ -152,23 +152,6 @@ def try_flock(fd) -> bool:
     return True
 
 
-def is_held(path=DEFAULT_PATH) -> bool | None:
-    """True or False; None when the file cannot be opened."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return None
-    try:
-        if not try_flock(fd):
-            return True
-        fcntl.flock(fd, fcntl.LOCK_UN)
-        return False
-    finally:
-        os.close(fd)
-
-
 def read_json(path) -> dict:
     try:
         with open(path, encoding="utf-8") as handle:

@@ -17,21 +17,24 @@ import tempfile
 
 from .._node import files
 from .._node.files import write_atomically
+from .._node.urls import mask_credentials
 from .dnf_locks import lock_pattern, render_locks
 from .dnf_output import (
     INDEX_FORMAT,
+    OFFER_FORMAT,
     QUERY_FORMAT,
     parse_advisories,
     parse_download_size,
     parse_enabled,
     parse_index,
+    parse_offers,
     parse_query,
     parse_sections,
     parse_streams,
     parse_transaction,
     parse_unmet,
 )
-from .manager import NO_NAMES, Manager, ManagerError
+from .manager import NO_NAMES, Manager, ManagerError, tail
 
 INSTALL_OPTIONS = (
     "--disableplugin=versionlock",
@@ -40,6 +43,17 @@ INSTALL_OPTIONS = (
     "--setopt=clean_requirements_on_remove=False",
     "--setopt=keepcache=1",
 )
+REPOQUERY = [
+    "dnf",
+    "-q",
+    "--disableplugin=versionlock",
+    "repoquery",
+    "--available",
+    "--showduplicates",
+    "--disable-modular-filtering",
+]
+# What dnf has of a repository may be days old. One that does not answer is found out in a minute or so.
+LOOK_OPTIONS, LOOK_S = ("--refresh", "--setopt=timeout=20", "--setopt=retries=1"), 120
 LOCK_PLUGIN = "/etc/dnf/plugins/versionlock.conf"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULES = "/etc/dnf/modules.d"
@@ -139,17 +153,8 @@ class Dnf(Manager):
         """Ask the repositories. Where one of them does not answer, what the node keeps is all there is."""
         if self.is_offline:
             return ""
-        command = [
-            "dnf",
-            "-q",
-            "--disableplugin=versionlock",
-            "repoquery",
-            "--available",
-            "--showduplicates",
-            "--disable-modular-filtering",
-        ]
         try:
-            return self.run("dnf repoquery", command + arguments, timeout=300)
+            return self.run("dnf repoquery", REPOQUERY + arguments, timeout=300)
         except DnfError as exc:
             if not self.kept or not NO_METADATA.search(exc.output):
                 raise
@@ -233,6 +238,28 @@ class Dnf(Manager):
             for action, part in parts
         ]
         return dict((action, size) for action, size in sizes if size)
+
+    def silent_mirrors(self, arguments, options=()) -> list[dict]:
+        """Ask the repositories that have these packages for their metadata again."""
+        words = self.split(arguments)[1]
+        parts = self.parts(self.lacking(words) if ALL in options else words)
+        wanted = [word for action, part in parts if ALL in options or action == "install" for word in part]
+        offers = parse_offers(self.query(["--queryformat", OFFER_FORMAT] + wanted)) if wanted else {}
+        there, errors = {}, {}
+        for repository in sorted(set().union(*(offers.get(word, ()) for word in wanted))):
+            asked = [word for word in wanted if repository in offers.get(word, ())]
+            command = REPOQUERY + ["--repo=%s" % repository, *LOOK_OPTIONS, "--queryformat", OFFER_FORMAT]
+            rc, out, err = self.runner(command + asked, LOOK_S)
+            there[repository] = parse_offers(out) if rc == 0 else {}
+            errors[repository] = mask_credentials(tail((err or out).strip(), 1)) or "it has the package no more"
+        silent = {}
+        for word in wanted:
+            places = sorted(offers.get(word, ()))
+            if places and not any(word in there[place] for place in places):
+                name, version, release = word.rsplit("-", 2)
+                found = {"package": name, "version": "%s-%s" % (version, release), "why": errors[places[0]]}
+                silent.setdefault(places[0], found)
+        return [dict(found, mirror=place) for place, found in sorted(silent.items())]
 
     @staticmethod
     def split(arguments) -> tuple[str | None, list]:

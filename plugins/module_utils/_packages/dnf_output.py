@@ -104,6 +104,23 @@ def parse_capability(text) -> tuple[str, str | None, str | None]:
     return (name, words[1], words[2]) if len(words) == 3 else (name, None, None)
 
 
+OFFER_FORMAT = "%{repoid} %{name}-%{evr} %{arch}\\n"
+
+
+def parse_offers(text) -> dict[str, set]:
+    """Output of dnf repoquery in :data:`OFFER_FORMAT` -> ``{package: {repository, ...}}``, with and without its
+    architecture.
+    """
+    found = {}
+    for line in text.splitlines():
+        parts = line.split()
+        if len(parts) == 3:
+            repository, package, architecture = parts
+            for name in (package, "%s.%s" % (package, architecture)):
+                found.setdefault(name, set()).add(repository)
+    return found
+
+
 def parse_index(text) -> dict[str, list]:
     """Output of dnf repoquery in :data:`INDEX_FORMAT` -> ``{name: [record, ...]}``."""
     index, record, kind = {}, None, None

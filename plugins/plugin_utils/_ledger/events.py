@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import (
+    CHANGING,
+    DOWN,
+    DRAIN,
     FAILED,
     HARD,
     LOST,
     NOT_SERVING,
     PROVEN,
+    STEPS,
     Node,
     Rollout,
     Step,
@@ -18,7 +22,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state i
     awaits_resume,
     is_unproven,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import CHANGING, DOWN, DRAIN, STEPS
 
 # What an operator may request for the whole rollout, and for nodes. break_lock changes no node, only the owner's
 # record, and end ends a rollout of several controllers.
@@ -85,7 +88,7 @@ def _make_node(name, planned, old, time, position) -> Node:
             old.to_version,
             old.layout,
         )
-        node.reason = "in flight when its controller died%s%s" % (
+        node.reason = "in flight when its run was interrupted%s%s" % (
             ", in step %s" % old.steps[-1].name if old.steps else "",
             ", after: " + old.reason if old.failure else "",
         )
@@ -252,12 +255,4 @@ def apply_event(view, event) -> Rollout:
     elif kind == "state":
         _apply_end(view, node, event)
     view.nodes.store(node)
-    return view
-
-
-def reduce(events) -> Rollout:
-    """Return the view that results from a list of events."""
-    view = Rollout()
-    for event in events:
-        apply_event(view, event)
     return view

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import LedgerError
 
 join = os.path.join
 

@@ -13,7 +13,6 @@ import dataclasses
 import datetime
 import json
 import time
-import typing as t
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
@@ -21,16 +20,19 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
     events,
     files,
     members,
-    owner,
+    others,
     state,
-    steps,
     store,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError, check_id, check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.nodes import StoredNodes
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.others import Others
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import (
+    LedgerError,
+    check_id,
+    check_node,
+    dump_json,
+    format_time,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump_json, format_time
 
 HEAD = (
     "rollout_id",
@@ -72,7 +74,7 @@ class Transaction:
         self._there = row is not None
         self.owner = json.loads(row[1]) if row and row[1] else None
         self.view = _make_view(row[0] if row else None, StoredNodes(connection, database, rollout_id))
-        self.others = Others(connection, database, rollout_id)
+        self.others = others.Others(connection, database, rollout_id)
         self._planned = row[2] if row else None
         self._sequence = None
         self.added = []
@@ -250,10 +252,6 @@ class Ledger:
         self.directory = files.join(self.base, rollout_id)
         self.store = store.Store(url or store.default_url(artifact_dir), patience_s)
 
-    @property
-    def shown(self) -> str:
-        return self.store.shown
-
     def transact(self, work):
         """Call WORK(transaction) in one isolated transaction and return its result. Nothing is written if it raises.
 
@@ -311,8 +309,7 @@ class Ledger:
         """Return True if a controller that has this rollout may still be at work."""
 
         def read_from(transaction) -> bool:
-            now = transaction.clock()
-            return any(owner.is_running(record, now) for record in transaction.holders(now))
+            return members.is_running(transaction, transaction.clock())
 
         return bool(self.rehearse(read_from))
 
@@ -325,7 +322,7 @@ class Ledger:
             .order_by(table.c.id.desc())
             .limit(1)
         )
-        event = json.loads(_read_value(self.store, query) or "{}")
+        event = json.loads(others.read_value(self.store, query) or "{}")
         return event if event.get("run") == run else None
 
     def events(self) -> list[dict]:
@@ -348,12 +345,14 @@ class Ledger:
     def last_event(self) -> int | None:
         """Return the number of the last event; None if there is none."""
         table = self.store.table["event"]
-        return _read_value(self.store, sa.select(sa.func.max(table.c.id)).where(table.c.rollout_id == self.rollout_id))
+        return others.read_value(
+            self.store, sa.select(sa.func.max(table.c.id)).where(table.c.rollout_id == self.rollout_id)
+        )
 
     def load(self, node, name) -> dict | None:
         """Return a stored document of a node, or None."""
         table = self.store.table["document"]
-        body = _read_value(
+        body = others.read_value(
             self.store,
             sa.select(table.c.body).where(
                 table.c.rollout_id == self.rollout_id, table.c.node == node, table.c.name == name
@@ -363,12 +362,12 @@ class Ledger:
 
     def last_id(self) -> str | None:
         """Return the id of the rollout that was planned last in this ledger, or None."""
-        return last_id(self.store)
+        return others.last_id(self.store)
 
     def elsewhere(self, names) -> list[tuple]:
         """Return (rollout id, node) of other rollouts, for those of NAMES that one of them may have left unproven."""
         return self.store.query(
-            lambda connection: Others(connection, self.store, self.rollout_id).find_unproven(names), nothing=[]
+            lambda connection: others.Others(connection, self.store, self.rollout_id).find_unproven(names), nothing=[]
         )
 
     def path(self, *names) -> str:
@@ -376,82 +375,6 @@ class Ledger:
         return files.join(self.directory, *names)
 
 
-def last_id(database) -> str | None:
-    """Return the id of the rollout that was planned last, or None."""
-    table = database.table["event"]
-    return _read_value(
-        database, sa.select(table.c.rollout_id).where(table.c.kind == "plan").order_by(table.c.id.desc()).limit(1)
-    )
-
-
-def find_last_changes(database, names: t.Iterable[str]) -> t.Dict[str, t.List[str]]:
-    """Return {rollout id: those of NAMES that this rollout was the last to change}, the newest rollout first.
-
-    A node that no rollout changed is in none of the lists.
-    """
-    event, node = database.table["event"], database.table["node"]
-    newest = sa.func.max(event.c.id)
-    query = sa.select(event.c.rollout_id).where(event.c.kind == "plan")
-
-    def read_rows(connection) -> dict[str, list]:
-        missing, found = set(names), {}
-        for rollout_id in (
-            connection.execute(query.group_by(event.c.rollout_id).order_by(newest.desc())).scalars().all()
-        ):
-            if not missing:
-                break
-            rows = sa.select(node.c.name, node.c.body).where(node.c.rollout_id == rollout_id, node.c.state != "pending")
-            changed = [
-                name
-                for name, body in connection.execute(rows)
-                if name in missing and steps.find_resume_step([step["name"] for step in json.loads(body)["steps"]])
-            ]
-            if changed:
-                found[rollout_id] = sorted(changed)
-                missing -= set(changed)
-        return found
-
-    return database.query(read_rows, nothing={})
-
-
-def find_states_of_node(database, name) -> tuple[str | None, dict]:
-    """Return (identity of the ledger, {rollout id: state of the node NAME in it}); (None, {}) for an empty ledger."""
-    table = database.table["node"]
-    query = sa.select(table.c.rollout_id, table.c.state).where(table.c.name == name).order_by(table.c.rollout_id)
-
-    def read_rows(connection) -> tuple[str | None, dict]:
-        rows = connection.execute(query).all()
-        return database.identity(connection), {row.rollout_id: row.state for row in rows}
-
-    return database.query(read_rows, nothing=(None, {}))
-
-
-def in_flight(database, names) -> list[str]:
-    """Return those of NAMES that any rollout of the ledger has in flight."""
-    table, wanted = database.table["node"], set(names)
-    query = sa.select(table.c.name).where(table.c.state.in_(state.IN_FLIGHT))
-    found = database.query(lambda connection: connection.execute(query).scalars().all(), nothing=[])
-    return sorted(wanted.intersection(found))
-
-
-def last_document(database, node, name) -> dict[str, str] | None:
-    """Return the newest document of a node with this name, from any rollout and by no clock, or None."""
-    table = database.table["document"]
-    query = (
-        sa.select(table.c.body)
-        .where(table.c.node == node, table.c.name == name)
-        .order_by(table.c.sequence.desc())
-        .limit(1)
-    )
-    body = _read_value(database, query)
-    return json.loads(body) if body is not None else None
-
-
 def _rows_reader(query):
     """Return what reads all rows of a query."""
     return lambda connection: connection.execute(query).all()
-
-
-def _read_value(database, query) -> int | str | None:
-    """Return the one value of a query; None if there is none, or nothing was written."""
-    return database.query(lambda connection: connection.execute(query).scalar())

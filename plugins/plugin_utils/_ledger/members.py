@@ -19,8 +19,8 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner as owners
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 
 # Longer than most steps, since nothing extends the lease while the only node in flight is in one.
 LEASE_S = 900
@@ -38,6 +38,7 @@ class Member:
     ended: t.Optional[str] = None
     why: str = ""  # how its part ended
     gone: t.List[str] = dataclasses.field(default_factory=list)  # hosts that have left its play
+    refused: str = ""  # why it only finishes nodes that were down
 
 
 def is_shared(record) -> bool:
@@ -95,6 +96,13 @@ def find_at_work(transaction, now) -> list[Member]:
     ]
 
 
+def is_running(transaction, now) -> bool:
+    """Return True if a controller that has the transaction's rollout may still be at work."""
+    if is_shared(transaction.owner):
+        return bool(find_at_work(transaction, now))
+    return owners.is_running(transaction.owner, now)
+
+
 def find_reporter(transaction, now=None) -> dict | None:
     """Return the identity of the controller that reports on a running rollout: its owner, or the first living member.
 
@@ -111,6 +119,12 @@ def find_own(transaction, identity) -> Member | None:
     """Return this controller's member, the one that joined last; None if it never joined this plan."""
     mine = [member for member in transaction.members() if owners.is_same(member.owner, identity)]
     return max(mine, key=lambda member: (member.ended is None, member.joined)) if mine else None
+
+
+def find_refusal(transaction, identity) -> str:
+    """Return why this controller, a member, starts no node; empty if it may, or is alone."""
+    member = find_own(transaction, identity) if is_shared(transaction.owner) else None
+    return member.refused if member else ""
 
 
 def find_hosts(transaction, identity) -> frozenset[str] | None:
@@ -184,9 +198,10 @@ def release_part(transaction, identity, now=None) -> None:
         end_membership(transaction, member, "its playbook had ended", now)
 
 
-def add_member(transaction, member_id, names, identity, now, break_lock=False) -> Member:
+def add_member(transaction, member_id, names, identity, now, break_lock=False, refused="") -> Member:
     """Make this controller a member with the hosts NAMES. Refuse hosts of a living member; end the parts of dead ones.
 
+    REFUSED: why it only finishes those of its nodes that are down; empty if it works on all.
     BREAK_LOCK: end also the part of a member whose process cannot be seen, and that was silent for FRESH_S, or whose
     lease is from the future, as the clock of the ledger was set back. Returns the member.
     """
@@ -224,7 +239,8 @@ def add_member(transaction, member_id, names, identity, now, break_lock=False) -
             now,
         )
     until = format_time(now + datetime.timedelta(seconds=LEASE_S))
-    member = Member(member_id, transaction.owner["run"], identity, sorted(names), text, text, until)
+    run = transaction.owner["run"]
+    member = Member(member_id, run, identity, sorted(names), text, text, until, refused=refused)
     transaction.put_member(member)
     return member
 

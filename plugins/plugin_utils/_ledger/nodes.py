@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import dump_json
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump_json
 
 # The states of nodes that are neither pending nor finished well: few, whatever the size of the plan.
 AT_WORK = frozenset(state.STATES) - {"pending", "done", "skipped"}

@@ -5,16 +5,24 @@
 
 Those that name the same pool share their down slots and failure domains. A pool is a name in the policy of a plan, and
 nothing is stored for it. While one of its rollouts decides whether a node may go down, none of the others does.
+
+Below: what is asked of all rollouts of a ledger at once, and the archives of compiled kernel modules that came from a
+builder, by their digests: a document for each, which neither a node nor the artifact host can write.
 """
 
 from __future__ import annotations
 
 import json
+import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.nodes import node_of
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import (
+    check_node,
+    dump_json,
+    format_time,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump_json
 
 
 class Others:
@@ -162,3 +170,129 @@ def takes_limits(node, ended, mine) -> bool:
     if ended and node.state in state.OUT_OF_SERVICE:
         return False
     return mine is None or mine.state not in OUT
+
+
+def last_id(database) -> str | None:
+    """Return the id of the rollout that was planned last, or None."""
+    table = database.table["event"]
+    return read_value(
+        database, sa.select(table.c.rollout_id).where(table.c.kind == "plan").order_by(table.c.id.desc()).limit(1)
+    )
+
+
+def find_last_changes(database, names: t.Iterable[str]) -> t.Dict[str, t.List[str]]:
+    """Return {rollout id: those of NAMES that this rollout was the last to change}, the newest rollout first.
+
+    A node that no rollout changed is in none of the lists.
+    """
+    event, node = database.table["event"], database.table["node"]
+    newest = sa.func.max(event.c.id)
+    query = sa.select(event.c.rollout_id).where(event.c.kind == "plan")
+
+    def read_rows(connection) -> dict[str, list]:
+        missing, found = set(names), {}
+        for rollout_id in (
+            connection.execute(query.group_by(event.c.rollout_id).order_by(newest.desc())).scalars().all()
+        ):
+            if not missing:
+                break
+            rows = sa.select(node.c.name, node.c.body).where(node.c.rollout_id == rollout_id, node.c.state != "pending")
+            changed = [
+                name
+                for name, body in connection.execute(rows)
+                if name in missing and state.find_resume_step([step["name"] for step in json.loads(body)["steps"]])
+            ]
+            if changed:
+                found[rollout_id] = sorted(changed)
+                missing -= set(changed)
+        return found
+
+    return database.query(read_rows, nothing={})
+
+
+def find_states_of_node(database, name) -> tuple[str | None, dict]:
+    """Return (identity of the ledger, {rollout id: state of the node NAME in it}); (None, {}) for an empty ledger."""
+    table = database.table["node"]
+    query = sa.select(table.c.rollout_id, table.c.state).where(table.c.name == name).order_by(table.c.rollout_id)
+
+    def read_rows(connection) -> tuple[str | None, dict]:
+        rows = connection.execute(query).all()
+        return database.identity(connection), {row.rollout_id: row.state for row in rows}
+
+    return database.query(read_rows, nothing=(None, {}))
+
+
+def in_flight(database, names) -> list[str]:
+    """Return those of NAMES that any rollout of the ledger has in flight."""
+    table, wanted = database.table["node"], set(names)
+    query = sa.select(table.c.name).where(table.c.state.in_(state.IN_FLIGHT))
+    found = database.query(lambda connection: connection.execute(query).scalars().all(), nothing=[])
+    return sorted(wanted.intersection(found))
+
+
+def last_document(database, node, name) -> dict[str, str] | None:
+    """Return the newest document of a node with this name, from any rollout and by no clock, or None."""
+    table = database.table["document"]
+    query = (
+        sa.select(table.c.body)
+        .where(table.c.node == node, table.c.name == name)
+        .order_by(table.c.sequence.desc())
+        .limit(1)
+    )
+    body = read_value(database, query)
+    return json.loads(body) if body is not None else None
+
+
+def read_value(database, query) -> int | str | None:
+    """Return the one value of a query; None if there is none, or nothing was written."""
+    return database.query(lambda connection: connection.execute(query).scalar())
+
+
+# Stands for the rollout of these documents: no id of a rollout begins like this.
+OF_NO_ROLLOUT = "_archives"
+
+
+def record_archive(database, builder: str, name: str, sha256: str, modules: str = "") -> None:
+    """Record that BUILDER compiled the archive NAME with this digest. A record that is there stays.
+
+    MODULES: the digest of what it brings without signatures; empty where that cannot be read.
+    """
+    check_node(builder)
+    table = database.table["document"]
+
+    def write(connection, dummy_repeated) -> None:
+        key = (table.c.rollout_id == OF_NO_ROLLOUT, table.c.node == builder, table.c.name == sha256)
+        if connection.execute(sa.select(table.c.name).where(*key)).first() is None:
+            row = {
+                "rollout_id": OF_NO_ROLLOUT,
+                "node": builder,
+                "name": sha256,
+                "body": dump_json({"archive": name, "modules": modules}),
+            }
+            connection.execute(sa.insert(table).values(time=format_time(database.now(connection)), **row))
+
+    database.transact(OF_NO_ROLLOUT, write)
+
+
+def find_builders(database, archives: t.Mapping[str, str], agree: int = 1) -> dict[str, str]:
+    """Return {name: builder} of those ARCHIVES ({name: digest}) that are recorded with their name and digest.
+
+    AGREE: so many builders have to have compiled an archive of the name with the same modules.
+    """
+    table = database.table["document"]
+    query = sa.select(table.c.node, table.c.name, table.c.body).where(table.c.rollout_id == OF_NO_ROLLOUT)
+    if agree == 1:
+        query = query.where(table.c.name.in_(sorted(set(archives.values()))))
+    rows = database.query(lambda connection: connection.execute(query).all(), nothing=[]) if archives else []
+    builders, modules, alike = {}, {}, {}
+    for builder, sha256, body in rows:
+        found = json.loads(body)
+        key = found["archive"], sha256
+        builders[key], modules[key] = builder, found.get("modules")
+        alike.setdefault((found["archive"], found.get("modules")), set()).add(builder)
+    return {
+        name: builders[name, sha256]
+        for name, sha256 in archives.items()
+        if (name, sha256) in builders
+        and (agree == 1 or modules[name, sha256] and len(alike[name, modules[name, sha256]]) >= agree)
+    }

@@ -16,7 +16,7 @@ import os
 import socket
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import proc_tasks
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 
 # The interval in which the gate and the steps of a controller record that it is alive, and the age of that record from
 # which on an operator may break its lock, where its process cannot be seen.

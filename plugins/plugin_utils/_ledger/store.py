@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import functools
 import json
 import os
 import random
@@ -30,8 +29,8 @@ except ImportError:  # refused when a ledger is opened, with the next step
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import SCHEMA_VERSION, define_tables
 
-SCHEMA_VERSION = "2"
 PATIENCE_S = 120.0
 # Errors of SQLite for which a retry does not help.
 BROKEN = (
@@ -66,83 +65,6 @@ class StoreError(Exception):
 def is_public(name, value) -> bool:
     """Return True if a setting in the query of a URL is one that is no secret, with a value that is none."""
     return name in PUBLIC and isinstance(value, str) and bool(PUBLIC[name].fullmatch(value))
-
-
-@functools.lru_cache(maxsize=None)
-def define_tables():
-    """Return the tables, the same for every engine.
-
-    A function, so that this module can be imported without SQLAlchemy.
-    """
-    meta = sa.MetaData()
-    ident = sa.String(200)
-    time_text = sa.String(32)
-    sa.Table(
-        "gpufleet_meta", meta, sa.Column("name", ident, primary_key=True), sa.Column("value", sa.Text, nullable=False)
-    )
-    sa.Table(
-        "gpufleet_rollout",
-        meta,
-        sa.Column("rollout_id", ident, primary_key=True),
-        sa.Column("planned", time_text),  # when it was planned last; null in a row that is only locked
-        sa.Column("head", sa.Text),  # the view without its nodes, as JSON
-        sa.Column("owner", sa.Text),  # the controller that runs it, as JSON
-    )
-    sa.Table(
-        "gpufleet_node",
-        meta,
-        sa.Column("rollout_id", ident, primary_key=True),
-        sa.Column("name", sa.String(260), primary_key=True),
-        sa.Column("state", sa.String(20), nullable=False),
-        sa.Column("orphaned", sa.Boolean, nullable=False),
-        sa.Column("position", sa.Integer),
-        sa.Column("canary", sa.Boolean, nullable=False),
-        sa.Column("body", sa.Text, nullable=False),  # the whole node as JSON
-        sa.Column("domains", sa.Text, nullable=False),  # its failure domains as JSON
-        # For the next pending nodes without reading all of them. There is no other index of states: PostgreSQL would
-        # use that one while it has no statistics.
-        sa.Index("gpufleet_node_place", "rollout_id", "state", "position"),
-        # It has only the canaries.
-        sa.Index(
-            "gpufleet_node_canary",
-            "rollout_id",
-            "canary",
-            postgresql_where=sa.text("canary IS true"),
-            sqlite_where=sa.text("canary IS 1"),
-        ),
-    )
-    sa.Table(
-        "gpufleet_member",
-        meta,
-        sa.Column("rollout_id", ident, primary_key=True),
-        sa.Column("member", sa.String(40), primary_key=True),
-        sa.Column("run", sa.String(40), nullable=False),
-        sa.Column("body", sa.Text, nullable=False),  # the whole member as JSON
-    )
-    sa.Table(
-        "gpufleet_event",
-        meta,
-        sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-        sa.Column("rollout_id", ident, nullable=False),
-        sa.Column("time", time_text, nullable=False),
-        sa.Column("node", sa.String(260)),
-        sa.Column("kind", sa.String(20), nullable=False),
-        sa.Column("token", sa.String(40), nullable=False),  # of the transaction that wrote it
-        sa.Column("body", sa.Text, nullable=False),
-        sa.Index("gpufleet_event_rollout", "rollout_id", "id"),
-    )
-    sa.Table(
-        "gpufleet_document",
-        meta,
-        sa.Column("rollout_id", ident, primary_key=True),
-        sa.Column("node", sa.String(260), primary_key=True),
-        sa.Column("name", sa.String(100), primary_key=True),
-        sa.Column("time", time_text, nullable=False),
-        # Of the transaction that stored it. Of a node's documents of one name the newest has the largest.
-        sa.Column("sequence", sa.Integer, nullable=False, default=0, index=True),
-        sa.Column("body", sa.Text, nullable=False),
-    )
-    return meta
 
 
 if sa is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import OF_NODES
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 # Limits that may change while nodes are in flight.
 CHANGEABLE = (
@@ -103,7 +103,7 @@ def _set_budget(view, request, event) -> tuple[list, list]:
         merged["max_draining"] = None
     complete = limits.complete_policy(merged, view.policy["fleet"])
     if "windows" in request["limits"]:
-        windows.require_room(complete["windows"], request["now"], complete["node_s"])
+        limits.require_room(complete["windows"], request["now"], complete["node_s"])
     if "domain_caps" in request["limits"]:
         _known_domains(view, complete["domain_caps"])
     changed = {key: complete[key] for key in CHANGEABLE if complete[key] != view.policy.get(key)}

@@ -345,7 +345,7 @@ def find_absent(
             entries[node.name] = entry
         elif node.state in state.IN_FLIGHT and node.name not in abandoned:
             raise PlanError(
-                "%s was in flight (%s%s) when its controller died, and is not among the nodes of this run. Add it "
+                "%s was in flight (%s%s) when its run was interrupted, and is not among the nodes of this run. Add it "
                 "(inventory, --limit), or abandon it with rollout_abandon. Nothing was changed."
                 % (node.name, node.state, ", in step %s" % node.steps[-1].name if node.steps else "")
             )
@@ -354,7 +354,7 @@ def find_absent(
                 entry,
                 orphaned=False,
                 state="lost",
-                reason="abandoned: it was %s when its controller died" % node.state,
+                reason="abandoned: it was %s when its run was interrupted" % node.state,
                 failure=state.LOST,
             )
         elif going_on and node.state in state.FAILED and node.failure != state.SICK:

@@ -14,13 +14,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, order
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import list_names
 
 # The number of nodes to name that another one waits for.
 NAMED = 5
+# Why no node starts in a run, or in the part of a member, whose plan is refused.
+REFUSED = "this run only finishes nodes that were in flight: %s"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,13 +42,13 @@ def decide(view, phase, name, present=None, now=None, shared=False) -> Decision:
     present = None if present is None else frozenset(present)
     if node is None:
         return Decision("skip", "%s is not in the plan" % name)
-    if phase == steps.DRAIN:
+    if phase == state.DRAIN:
         return _decide_drain(view, node, present, now, shared)
     if node.state in state.ENDED:
         return Decision("skip", "already %s" % node.state)
     if node.state not in state.IN_FLIGHT or node.orphaned:
         return Decision("stop", "it is %s and has no grant to drain in this run" % node.state)
-    if phase == steps.DOWN:
+    if phase == state.DOWN:
         return _decide_down(view, node, now)
     return Decision("go", "attempt %d" % node.attempt)
 
@@ -65,7 +67,7 @@ def outlast_ticket(view, drain_s) -> str:
 def starts_new(view, phase, name) -> bool:
     """Return True if a grant for this phase starts something new. A node that is down already is only finished."""
     node = view.nodes.get(name)
-    return phase in (steps.DRAIN, steps.DOWN) and not (node is not None and node.state in state.NOT_SERVING)
+    return phase in (state.DRAIN, state.DOWN) and not (node is not None and node.state in state.NOT_SERVING)
 
 
 def _decide_drain(view, node, present, now, shared) -> Decision:
@@ -198,7 +200,7 @@ def _check_closed(view, node, now) -> Decision | None:
     if view.stopped:
         return Decision("stop", "stopped by " + view.stopped)
     if view.refused:
-        return Decision("stop", "this run only finishes nodes that were in flight: " + view.refused)
+        return Decision("stop", REFUSED % view.refused)
     unapproved = _check_approval(view)
     if unapproved:
         return unapproved
@@ -208,7 +210,7 @@ def _check_closed(view, node, now) -> Decision | None:
     if view.paused:
         return Decision("wait", "paused by " + view.paused)
     if policy["windows"]:
-        opening = windows.state_at(policy["windows"], now, policy["node_s"])
+        opening = limits.state_at(policy["windows"], now, policy["node_s"])
         if not opening.open:
             return Decision("stop", opening.reason)
     return None
@@ -321,10 +323,10 @@ def _out_by_domain(view, node) -> dict:
     if view.policy["domain_caps"]:
         for other in view.nodes.with_state(*(state.LEAVING + state.OUT_OF_SERVICE)):
             if other.name != node.name and not _both_left(node, other):
-                for item in domains.list_places(other.domains):
+                for item in order.list_places(other.domains):
                     out.setdefault(item, []).append(other)
         for dummy, other in view.beside:
-            for item in domains.list_places(other.domains):
+            for item in order.list_places(other.domains):
                 out.setdefault(item, []).append(other)
     return out
 
@@ -336,7 +338,7 @@ def _check_domains(view, places, out) -> Decision | None:
     """
     waits = None
     for key, cap in sorted(view.policy["domain_caps"].items()):
-        mine = domains.parse_names(places.get(key))
+        mine = order.parse_names(places.get(key))
         if not mine:
             return Decision(
                 "stop",

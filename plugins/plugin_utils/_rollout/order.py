@@ -1,14 +1,107 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The order in which nodes start, its digest, and the error of a plan. Pure."""
+"""The failure domains of nodes, such as their racks, and the order in which nodes start, by domains. Pure.
+
+A node is in one or more domains of each key, and counts in each of them. They are recorded as text by key, with commas
+between several. Each name has one form, so that the group rack_r1 and the variable {rack: R1} are one rack.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import typing as t
+
+VARIABLE = "gpufleet_domains"
+
+
+class DomainError(Exception):
+    """A value does not name a failure domain; the message names the node, what was found, and what is expected."""
+
+
+def parse_names(text) -> list[str]:
+    """Return the domains in a recorded text, each once."""
+    return list(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
+
+
+def list_places(domains) -> list[tuple]:
+    """Return (key, domain) of every failure domain that a node with these DOMAINS is in."""
+    return [(key, name) for key in sorted(domains) for name in parse_names(domains[key])]
+
+
+def of_hosts(groups, prefix, given) -> dict[str, dict]:
+    """Return the failure domains of each host by key: those given, and for the prefix's key the groups with the
+    prefix.
+    """
+    domains = {name: _of_host(name, found) for name, found in (given or {}).items()}
+    key = prefix.rstrip("_-")
+    found = {}
+    for group in sorted(name for name in groups if key and name.startswith(prefix)):
+        for host in groups[group]:
+            found.setdefault(host, []).append(canonical_name(key, group))
+    for host, racks in found.items():
+        domains.setdefault(host, {}).setdefault(key, ", ".join(dict.fromkeys(racks)))
+    return domains
+
+
+def canonical_name(key, name) -> str:
+    """Return the name of a domain in the form that groups of Ansible allow, in lower case and without its KEY before
+    it.
+    """
+    plain = re.sub(r"\W+", "_", name.casefold())
+    return re.sub(r"^%s_+(?=.)" % re.escape(re.sub(r"\W+", "_", key.casefold())), "", plain)
+
+
+def _of_host(host, given) -> dict[str, str]:
+    if given is None or given == "":
+        return {}
+    if not isinstance(given, dict):
+        raise DomainError(
+            "%s of %s is %s; expected a dictionary such as {rack: r1}. Correct it for that node. Nothing was "
+            "changed." % (VARIABLE, host, _quote_value(given))
+        )
+    return {_check_key(host, key): _check_text(host, key, value) for key, value in given.items()}
+
+
+def _check_key(host, key) -> str:
+    if not isinstance(key, str) or not key.strip():
+        raise DomainError(
+            "%s of %s has the key %s; expected the kind of a failure domain, such as rack. Correct it for that node. "
+            "Nothing was changed." % (VARIABLE, host, _quote_value(key))
+        )
+    return key.strip()
+
+
+def _check_text(host, key, value) -> str:
+    found = [
+        _read_name(key, part)
+        for part in (
+            value if isinstance(value, (list, tuple)) else parse_names(value) if isinstance(value, str) else [value]
+        )
+    ]
+    if not found or not all(found):
+        raise DomainError(
+            "%s of %s: %s is %s; expected the name of its %s, or a list of names if it is in several. Name it, or "
+            "remove %s. Nothing was changed." % (VARIABLE, host, key, _quote_value(value), key, key)
+        )
+    return ", ".join(dict.fromkeys(found))
+
+
+def _read_name(key, value) -> str:
+    """Return the name in a string or an integer; empty for any other value."""
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        return ""
+    return ", ".join(canonical_name(key, name) for name in parse_names(str(value)))
+
+
+def _quote_value(value) -> str:
+    """Return a value as YAML and JSON write it, with strings in quotes."""
+    if isinstance(value, (list, tuple)):
+        return "[%s]" % ", ".join(_quote_value(item) for item in value)
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return repr(str(value)) if isinstance(value, str) else str(value)
 
 
 class PlanError(Exception):
@@ -53,32 +146,3 @@ def idle_first(
         for place, name in zip(places, names):
             order[place] = name
     return order
-
-
-def digest_plan(
-    target: str, order: t.Sequence[str], nodes: t.Mapping[str, t.Mapping[str, t.Any]], policy: t.Mapping[str, t.Any]
-) -> str:
-    """Return the digest that an approval is bound to: nodes, order, versions, MIG layouts, failure domains, canaries
-    and limits.
-
-    ORDER does not take into account which nodes are in use. This changes every minute, so that a plan made again would
-    never be the approved one.
-    """
-    rules = {key: value for key, value in policy.items() if key != "approved"}
-    going = {
-        name: [nodes[name]["from"], nodes[name]["to"], nodes[name]["domains"], bool(nodes[name].get("canary"))]
-        for name in order
-    }
-    kernels = {name: nodes[name]["to_kernel"] for name in order if nodes[name].get("to_kernel")}
-    layouts = {
-        name: [nodes[name]["layout"], nodes[name].get("install", True)] for name in order if nodes[name].get("layout")
-    }
-    document = {
-        "target": target,
-        "order": order,
-        "nodes": going,
-        "policy": rules,
-        "kernels": kernels,
-        "layouts": layouts,
-    }
-    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")).hexdigest()

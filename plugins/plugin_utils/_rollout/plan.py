@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _twins
@@ -155,9 +157,7 @@ def build_plan(
     shown = target or ", ".join(sorted({wanted[name] for name in by_name if driver[name]}, key=order.natural_key))
     named = sorted({layouts[name]["name"] for name in by_name if layouts.get(name)}, key=order.natural_key)
     shown = " and ".join(filter(None, [shown, "MIG layout %s" % ", ".join(named) if named else ""]))
-    return Plan(
-        shown, sequence, nodes, policy, order.digest_plan(shown, planned, nodes, policy), paused, changed, notes
-    )
+    return Plan(shown, sequence, nodes, policy, digest_plan(shown, planned, nodes, policy), paused, changed, notes)
 
 
 def find_unfinished(previous: t.Any, probes: t.Iterable[Probe]) -> t.List[str]:
@@ -193,8 +193,37 @@ def plan_finish(probes: t.Sequence[Probe], previous: t.Any, why: str) -> Plan:
     before = {**previous.policy, **{key: values["was"] for key, values in previous.changed.items()}}
     policy, paused, changed, notes = _taken_over(previous, before, {})
     going = [name for name in sorted(names, key=order.natural_key) if nodes[name].get("orphaned")]
-    sha256 = order.digest_plan(previous.target, going, nodes, policy)
+    sha256 = digest_plan(previous.target, going, nodes, policy)
     return Plan(previous.target, going, nodes, policy, sha256, paused, changed, notes, why)
+
+
+def digest_plan(
+    target: str, order: t.Sequence[str], nodes: t.Mapping[str, t.Mapping[str, t.Any]], policy: t.Mapping[str, t.Any]
+) -> str:
+    """Return the digest that an approval is bound to: nodes, order, versions, MIG layouts, failure domains, canaries
+    and limits.
+
+    ORDER does not take into account which nodes are in use. This changes every minute, so that a plan made again would
+    never be the approved one.
+    """
+    rules = {key: value for key, value in policy.items() if key != "approved"}
+    going = {
+        name: [nodes[name]["from"], nodes[name]["to"], nodes[name]["domains"], bool(nodes[name].get("canary"))]
+        for name in order
+    }
+    kernels = {name: nodes[name]["to_kernel"] for name in order if nodes[name].get("to_kernel")}
+    layouts = {
+        name: [nodes[name]["layout"], nodes[name].get("install", True)] for name in order if nodes[name].get("layout")
+    }
+    document = {
+        "target": target,
+        "order": order,
+        "nodes": going,
+        "policy": rules,
+        "kernels": kernels,
+        "layouts": layouts,
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")).hexdigest()
 
 
 def make_event(plan: Plan, rollout_id: str) -> t.Dict[str, t.Any]:

@@ -1,14 +1,14 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan as printed lines, and its estimated duration. Pure."""
+"""The plan as printed lines, and estimates: of its duration, and of the time that is left. Pure."""
 
 from __future__ import annotations
 
 import heapq
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, order
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Plan
 
 
@@ -27,7 +27,7 @@ def estimate_plan(plan: Plan, node_s: float) -> t.Tuple[float, int]:
     waiting, canaries = list(plan.order), set(plan.canaries)
     running: t.List[t.Tuple[float, str]] = []
     wave = {name: limits.wave_of(policy["waves"], place)[0] for place, name in enumerate(plan.order)}
-    places_of = {name: domains.list_places(plan.nodes[name]["domains"]) for name in plan.order}  # computed once
+    places_of = {name: order.list_places(plan.nodes[name]["domains"]) for name in plan.order}  # computed once
     clock = 0.0
     left = len(canaries)
     while waiting or running:
@@ -155,7 +155,9 @@ def describe_plan(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]
                 " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
                 _describe_change(node),
                 ", kernel %s" % node["to_kernel"] if node.get("to_kernel") else "",
-                ", was in flight when its controller died" if node.get("orphaned") and not node.get("again") else "",
+                ", was in flight when its run was interrupted"
+                if node.get("orphaned") and not node.get("again")
+                else "",
                 ", canary" if node.get("canary") else "",
                 ", " + node["load"] if node.get("load") else "",
                 ", wave %d" % limits.wave_of(policy["waves"], number - 1)[0] if policy["waves"] else "",
@@ -191,3 +193,32 @@ def describe_drains(backends: t.Mapping[str, t.Any], order: t.Sequence[str]) -> 
             else "drained in no scheduler, as gpu_scheduler_backends names none: %s" % who
         )
     return lines
+
+
+def median(values) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0
+
+
+def estimate_remaining(pending, ages, slots, durations, node_s) -> tuple[float, float]:
+    """Return (expected, lower bound) in seconds until all nodes have ended, with SLOTS at a time.
+
+    PENDING is the number of pending nodes, AGES the seconds since nodes in flight started. DURATIONS are the times of
+    nodes that are done; NODE_S, from the policy, counts until there are any. The lower bound takes every node to be as
+    fast as the fastest.
+    """
+    usual = median(durations) if durations else float(node_s)
+    best = min(durations) if durations else float(node_s)
+    slots = max(1, slots)
+    busy = [max(0.0, usual - age) for age in ages]
+    heap = [0.0] * max(0, slots - len(busy)) + busy
+    heapq.heapify(heap)
+    end = max(heap) if busy else 0.0
+    for dummy in range(pending):
+        clock = heapq.heappop(heap) + usual
+        end = max(end, clock)
+        heapq.heappush(heap, clock)
+    left = [max(0.0, best - age) for age in ages]
+    bound = max([pending and best] + left + [(pending * best + sum(left)) / slots])
+    return end, min(bound, end)

@@ -18,7 +18,7 @@ import json
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import (
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import (
     CHANGING,
     STOPPED,
     find_resume_step,

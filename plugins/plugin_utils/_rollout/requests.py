@@ -16,11 +16,11 @@ import time
 import typing as t
 import uuid
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, others, owner, state, steps
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, others, owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, holds, joining, proof
 
-REQUESTED = {steps.DRAIN: "drain", steps.DOWN: "go down", steps.RETURN: "serve again"}
+REQUESTED = {state.DRAIN: "drain", state.DOWN: "go down", state.RETURN: "serve again"}
 # An answer that no ledger gave.
 NOTHING: t.Dict[str, t.Any] = {
     "resume": "",
@@ -82,8 +82,8 @@ def answer_request(transaction: t.Any, rollout_id: str, request: Request, querie
     found = dict(describe_decision(view, request, decision), **granted, sequence=transaction.sequence)
     if decision.answer == "go":
         found.update(begin_step(transaction, request, found["resume"]))
-        if request.phase == steps.DRAIN and request.options["claim_dir"]:
-            found["claim"] = claims.make_claim(
+        if request.phase == state.DRAIN and request.options["claim_dir"]:
+            found["claim"] = joining.make_claim(
                 request.node, transaction.name_ledger(), rollout_id, found["attempt"], view.run, view.sha256
             )
             found["other_ledger_s"] = view.policy.get("other_ledger_s", 0)
@@ -136,9 +136,13 @@ def decide_by_rules(transaction: t.Any, request: Request, lock: bool = False) ->
         transaction.clock(),
         members.is_shared(transaction.owner),
     )
-    drains = request.phase == steps.DRAIN and gate.starts_new(view, request.phase, request.node)
-    why = gate.outlast_ticket(view, int(request.options.get("drain_s") or 0)) if drains else ""
-    return gate.Decision("stop", why) if why and decision.answer in ("go", "wait") else decision
+    if decision.answer not in ("go", "wait") or not gate.starts_new(view, request.phase, request.node):
+        return decision
+    drain_s = int(request.options.get("drain_s") or 0)
+    obstacle = gate.outlast_ticket(view, drain_s) if request.phase == state.DRAIN else ""
+    refused = members.find_refusal(transaction, request.controller)
+    obstacle = obstacle or refused and gate.REFUSED % refused
+    return gate.Decision("stop", obstacle) if obstacle else decision
 
 
 def decide_by_holds(transaction: t.Any, request: Request, queried: t.Any, decision: gate.Decision) -> gate.Decision:
@@ -174,9 +178,9 @@ def decide_by_proof(transaction: t.Any, request: Request, decision: gate.Decisio
         """Return what this task brings, which is kept with the grant, or what the ledger has."""
         return request.options["documents"].get(name) or transaction.load(request.node, name)
 
-    if request.phase == steps.DOWN and planned.state not in state.NOT_SERVING:
+    if request.phase == state.DOWN and planned.state not in state.NOT_SERVING:
         why = proof.unfit_to_go_down(planned, load(proof.BEFORE), load(proof.BASELINE))
-    elif request.phase == steps.RETURN:
+    elif request.phase == state.RETURN:
         why = proof.find_missing_proof(planned, load(proof.DOCUMENT), planned.to_version)
     return gate.Decision("stop", why) if why else decision
 
@@ -207,8 +211,8 @@ def record_grant(transaction: t.Any, request: Request) -> t.Dict[str, str]:
     """Record the ticket and the documents; return how far an earlier controller came with the node, and its failure."""
     view = transaction.view
     planned = view.nodes.get(request.node)
-    is_orphaned = request.phase == steps.DRAIN and planned.orphaned
-    resume = steps.find_resume_step([step.name for step in planned.steps]) if is_orphaned else ""
+    is_orphaned = request.phase == state.DRAIN and planned.orphaned
+    resume = state.find_resume_step([step.name for step in planned.steps]) if is_orphaned else ""
     failure = planned.reason if resume else ""
     expires = transaction.clock() + datetime.timedelta(seconds=view.policy["ticket_s"])
     ticket = {"ticket": uuid.uuid4().hex, "expires": format_time(expires)}
@@ -253,7 +257,7 @@ def describe_decision(view: state.Rollout, request: Request, decision: gate.Deci
         "failure": "",
         "documents": {},
         # An earlier controller drained the node and did nothing else to it.
-        "left_drained": bool(planned and planned.orphaned and "drain" in names and not steps.find_resume_step(names)),
+        "left_drained": bool(planned and planned.orphaned and "drain" in names and not state.find_resume_step(names)),
         "fence": "",
         "sequence": 0,
         "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,

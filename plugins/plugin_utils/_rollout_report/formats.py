@@ -218,14 +218,14 @@ def render_junit(doc: dict) -> str:
                 "gpufleet.rollout",
                 time,
                 [],
-                [_make_case(name, node) for name, node in doc["nodes"].items()],
+                [_make_case(name, node, doc["finished"]) for name, node in doc["nodes"].items()],
                 [],
             ),
         ]
     )
 
 
-def _make_case(name, node) -> formats.Case:
+def _make_case(name, node, finished) -> formats.Case:
     place = "gpufleet.rollout.%s" % (",".join("%s-%s" % item for item in sorted(node["domains"].items())) or "nodes")
     words = node["reason"] or node["state"]
     if not node["in_run"]:
@@ -247,7 +247,7 @@ def _make_case(name, node) -> formats.Case:
             "error" if node["state"] == "lost" else "failure",
             node["state"],
             words,
-            "%s\n%s\n%s" % (words, report.NEXT_STEP[node["state"]], steps),
+            "%s\n%s\n%s" % (words, report.find_next_step(node["state"], node["failure"], finished), steps),
         )
     # A node that is in flight or did not start has no verdict, which is not a pass.
     return formats.Case(

@@ -105,7 +105,7 @@ def build_view(doc: dict, story: timeline.Timeline) -> dict:
             ("nodes", "pass", counts.get("done", 0), "done"),
             ("nodes", "all", sum(counts.values()), "in all"),
         ],
-        "cards": [_build_card(name, node, len(bad) <= OPEN_CARDS) for name, node in bad[:CARDS]],
+        "cards": [_build_card(name, node, len(bad) <= OPEN_CARDS, doc["finished"]) for name, node in bad[:CARDS]],
         "more_cards": max(0, len(bad) - CARDS),
         "budgets": _draw_budgets(doc, story, scale, end) if scale else [],
         "scale": _draw_scale(scale) if scale else None,
@@ -200,7 +200,7 @@ def _describe_node(name, node) -> dict:
     }
 
 
-def _build_card(name, node, opened) -> dict:
+def _build_card(name, node, opened, finished) -> dict:
     return dict(
         _describe_node(name, node),
         open=opened,
@@ -208,7 +208,9 @@ def _build_card(name, node, opened) -> dict:
         step=report.find_failed_step(node),
         reason=report.describe_reason(node) or "No reason was recorded.",
         serves=report.SERVES.get(node["state"], "unknown"),
-        next=report.NEXT_STEP.get(node["state"], "Run the same playbook again: it examines this node first."),
+        next=report.find_next_step(node["state"], node["failure"], finished)
+        if node["state"] in report.WORST
+        else "Run the same playbook again: it examines this node first.",
         change="%s → %s" % (node["from"] or "unknown", report.describe_target(node, "unknown")),
         attempt=node["attempt"],
         steps=node["steps"],

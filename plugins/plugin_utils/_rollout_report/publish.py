@@ -20,12 +20,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redacti
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files as places
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.nodes import node_of
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import check_node, format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats, page, report, timeline
 
 NAMES = {
@@ -97,7 +96,7 @@ def read_done_nodes(ledger: Ledger) -> list[state.Node]:
 def estimate_node(ledger: Ledger, node_s: float) -> float:
     """Return the seconds that a node usually took in other rollouts of the ledger; NODE_S if there are none."""
     took = report.measure_nodes(read_done_nodes(ledger))
-    return estimate.median(took) if took else node_s
+    return plan_text.median(took) if took else node_s
 
 
 def try_gather(

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import timeline
 
 SCHEMA = "gpufleet.report/1"
@@ -27,14 +27,17 @@ NEXT_STEP = {
         "resume failed, then run the same playbook again."
     ),
     "rolled_back": (
-        "Nothing is urgent: it serves with its earlier driver, which was proven. Fix the cause before it is "
-        "tried again (rollout_control, retry)."
+        "Nothing is urgent: it serves with its earlier driver, which was proven. Fix the cause before it is tried "
+        "again: %s."
     ),
     "failed": (
-        "Nothing was changed on it: it is in the state in which the run found it. Fix the cause, then run the same "
-        "playbook again."
+        "Nothing was changed on it: it is in the state in which the run found it. Fix the cause before it is tried "
+        "again: %s."
     ),
 }
+AGAIN = "run the same playbook again"
+# A run that continues an interrupted one leaves such nodes as they are.
+RETRY = "rollout_control with rollout_verb=retry, while the rollout runs or before the run that continues it"
 SERVES = {"lost": "unknown", "quarantined": "no", "rolled_back": "yes, as before", "failed": "as before"}
 # The length of a reason in the table; the report has all of it.
 REASON = 300
@@ -108,7 +111,7 @@ def measure_steps(nodes: t.Iterable[state.Node]) -> dict[str, float]:
             if step.finished and step.status == "ok":
                 length = timeline.parse_time(step.finished) - timeline.parse_time(step.started)
                 durations.setdefault(step.name, []).append(length)
-    return {name: estimate.median(found) for name, found in durations.items()}
+    return {name: plan_text.median(found) for name, found in durations.items()}
 
 
 def _describe_node(node, in_run, earlier, time=None, usual=None) -> dict:
@@ -187,7 +190,7 @@ def estimate_end(view: state.Rollout, time: str | None, before: t.Sequence[state
     slots = (
         view.policy["max_down"] - len(view.nodes.with_state(*state.OUT_OF_SERVICE)) - view.policy["broken_elsewhere"]
     )
-    expected, bound = estimate.estimate_remaining(
+    expected, bound = plan_text.estimate_remaining(
         len(view.nodes.with_state("pending")), ages, slots, took, view.policy["node_s"]
     )
     return {
@@ -303,13 +306,24 @@ def _list_releases(view, spent) -> list[str]:
     return found
 
 
+def find_next_step(name: str, failure: str, finished: str | None) -> str:
+    """Return the next step for a node in the failed state NAME.
+
+    FAILURE: its class. FINISHED: when its run came to its end, None if it runs or was interrupted. The next run tries
+    failed nodes again only after a run that ended, but for those that were sick before any change.
+    """
+    step = NEXT_STEP[name]
+    return step % (AGAIN if finished or failure == state.SICK else RETRY) if "%s" in step else step
+
+
 def list_next_steps(view: state.Rollout, verdict: str, spent: str, several: bool = False) -> list[str]:
     """Return the next steps for the reader, the most urgent first. SEVERAL: of a plan for several controllers."""
+    steps: dict[tuple[str, str], list[state.Node]] = {}
+    for name in WORST:
+        for node in view.nodes.with_state(name):
+            steps.setdefault((name, find_next_step(name, node.failure, view.finished)), []).append(node)
     found = [
-        "%s (%s): %s" % (_join_names(nodes), name.replace("_", " "), NEXT_STEP[name])
-        for name in WORST
-        for nodes in [view.nodes.with_state(name)]
-        if nodes
+        "%s (%s): %s" % (_join_names(nodes), name.replace("_", " "), step) for (name, step), nodes in steps.items()
     ]
     if verdict == "running":
         return found + _list_releases(view, spent)

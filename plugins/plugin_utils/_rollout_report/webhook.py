@@ -22,8 +22,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import apply_event
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import dump_json, format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump_json, format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import joining
 
 NEXT = (
     "Let that rollout finish, or run it again, which finishes the node or puts it back (docs/runbooks/quarantine.md). "
@@ -41,6 +41,6 @@ def explain_holder(marks: Mapping[str, Any], states: Mapping[str, str], ledger_i
     if not found or found["state"] != claim.HELD:
         return ""
     own = ledger_id is not None and found["ledger"] == ledger_id
-    if own and states.get(found["rollout_id"]) in claims.SETTLED:
+    if own and states.get(found["rollout_id"]) in joining.SETTLED:
         return ""  # its controller ended between the two entries
     return "it is %s%s. %s" % (claim.describe_owner(found), "" if own else ", of another ledger", NEXT)

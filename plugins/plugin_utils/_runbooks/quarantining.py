@@ -13,6 +13,8 @@ from typing import Any, TypedDict
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _upgrade_state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._host_answers import as_mapping as _mapping
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._host_answers import get_mapping as _of
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import marker, recovery
 
 Answer = Mapping[str, Any]
@@ -300,11 +302,3 @@ def _failure(facts: Facts) -> str:
 
 def _describe_result(result: Answer, otherwise: str) -> str:
     return redaction.reason(result.get("msg") or otherwise)
-
-
-def _of(mapping: Any, key: str) -> Answer:
-    return _mapping(mapping.get(key))
-
-
-def _mapping(value: Any) -> Answer:
-    return value if isinstance(value, Mapping) else {}

@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import compare, model
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import relief as waiver
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._host_answers import as_mapping as _mapping
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import cooling
 
 Answer = Mapping[str, Any]
@@ -250,7 +251,3 @@ def _rows(there: Mapping[str, Answer], entries: Sequence[Entry]) -> list[dict[st
 
 def _text(milliwatts: int) -> str:
     return ("%.3f" % (milliwatts / 1000)).rstrip("0").rstrip(".")
-
-
-def _mapping(value: Any) -> Answer:
-    return value if isinstance(value, Mapping) else {}

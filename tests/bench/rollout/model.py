@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
@@ -101,7 +101,7 @@ class Model:
     def run(self):
         """Seconds on the model's clock from the first step to the last."""
         for dummy in range(min(self.forks, len(self.queue))):
-            self.at(0.0, "ask", self.queue.pop(), steps.DRAIN)
+            self.at(0.0, "ask", self.queue.pop(), state.DRAIN)
         while self.heap:
             self.clock, dummy, what, name, phase = heapq.heappop(self.heap)
             getattr(self, what)(name, phase)
@@ -115,18 +115,18 @@ class Model:
         elif decision.answer == "go":
             self.write("grant", node=name, phase=phase, ticket="t", expires="9999-01-01T00:00:00.000Z")
             self.write(
-                "step", node=name, step={steps.DRAIN: "evidence", steps.DOWN: "stop", steps.RETURN: "return"}[phase]
+                "step", node=name, step={state.DRAIN: "evidence", state.DOWN: "stop", state.RETURN: "return"}[phase]
             )
             self.most_down = max(self.most_down, len(self.view.nodes.with_state(*state.NOT_SERVING)))
             look, *rest = self.times[name]
-            if phase == steps.DRAIN:
-                self.at(self.clock + look, "ask", name, steps.DOWN)
-            elif phase == steps.DOWN:
-                self.at(self.clock + sum(rest), "leave" if name in self.bad else "ask", name, steps.RETURN)
+            if phase == state.DRAIN:
+                self.at(self.clock + look, "ask", name, state.DOWN)
+            elif phase == state.DOWN:
+                self.at(self.clock + sum(rest), "leave" if name in self.bad else "ask", name, state.RETURN)
             else:
                 self.leave(name, phase)
         else:
-            if phase == steps.DOWN:
+            if phase == state.DOWN:
                 self.write("state", node=name, state="pending", reason=decision.reason)
             self.next_host()
 
@@ -149,7 +149,7 @@ class Model:
     def next_host(self):
         """The strategy host_pinned takes the next host when one has come to its end."""
         if self.queue:
-            self.at(self.clock, "ask", self.queue.pop(), steps.DRAIN)
+            self.at(self.clock, "ask", self.queue.pop(), state.DRAIN)
 
     def states(self):
         return self.view.nodes.count()

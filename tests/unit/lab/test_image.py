@@ -209,12 +209,12 @@ def test_what_the_lab_compiled_is_recorded_as_a_builders(tmp_path):
     (trees / name).write_bytes(b"x")
     drivers.tree_archives.write_sha256(str(trees / name), "a" * 64)
     drivers.record(trees)
-    from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
+    from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import others, store
 
     database = store.Store(store.default_url(str(tmp_path)))
-    assert archives.find_builders(database, {name: "a" * 64}) == {name: "lab"}
+    assert others.find_builders(database, {name: "a" * 64}) == {name: "lab"}
     with sqlite3.connect(database.file) as connection:
         connection.execute("UPDATE gpufleet_meta SET value = 'another' WHERE name = 'schema_version'")
     connection.close()
     drivers.record(trees)
-    assert archives.find_builders(database, {name: "a" * 64}) == {name: "lab"}, "one of another version is made again"
+    assert others.find_builders(database, {name: "a" * 64}) == {name: "lab"}, "one of another version is made again"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_step
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options
 from tests.lab import demo
 
@@ -54,11 +54,11 @@ def test_nothing_was_added_by_a_version_to_come():
 
 
 def test_the_module_opens_the_steps_that_the_ledger_knows():
-    assert sorted(rollout_step.ARGUMENT_SPEC["name"]["choices"]) == sorted(steps.STEPS)
+    assert sorted(rollout_step.ARGUMENT_SPEC["name"]["choices"]) == sorted(state.STEPS)
 
 
 def test_the_demo_counts_steps_that_there_are():
-    assert set(demo.OUT_OF_SERVICE) <= set(steps.STEPS)
+    assert set(demo.OUT_OF_SERVICE) <= set(state.STEPS)
 
 
 def test_every_variable_of_a_rollout_is_read():

@@ -24,7 +24,7 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, ledger, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, others, store
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, interpreter
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import conftest as ledger_tests
@@ -160,7 +160,7 @@ class Fleet:
         cached.write_text("")
         digest = hashlib.sha256(b"").hexdigest()
         tree_archives.write_sha256(str(cached), digest)
-        archives.record_archive(store.Store(store.default_url(str(self.artifacts))), "builder", cached.name, digest)
+        others.record_archive(store.Store(store.default_url(str(self.artifacts))), "builder", cached.name, digest)
         own = {"find": "exit 0", "update-initramfs": "echo it would be asked of this machine >&2; exit 1"}
         for name, what in own.items():
             (self.nodes / "bin" / name).write_text("#!/bin/sh\n%s\n" % what)

@@ -181,7 +181,7 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(fleet, number):
     result = fleet.run("upgrade", rollout_max_down=4, rollout_failure_budget=2, **PATIENCE)
     assert result.rc == 0
     assert fleet.recorded() == dict.fromkeys(names, "done")
-    assert "a1: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output
+    assert "a1: driver 1.0.1 -> 2.0.1, was in flight when its run was interrupted" in result.output
     assert [fleet.read(name)["log"].count("reboot into " + NEW) for name in names] == [0, 1, 1], (
         "none was upgraded twice"
     )

@@ -104,6 +104,12 @@ def test_configuration_keeps_facts_out_of_variables(name):
     assert re.search(r"^inject_facts_as_vars *= *false$", text, re.M | re.I)
 
 
+@pytest.mark.parametrize("name", ["ansible.cfg", "README.md"])
+def test_configuration_connects_again_after_an_error_of_ssh(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert re.search(r"^\[ssh_connection\]\n(?:[^[\n].*\n)*?retries *= *[1-9]", text, re.M)
+
+
 def test_no_role_or_playbook_reads_injected_fact():
     """An injected fact vanishes with the setting: a role that reads one would not find it."""
     facts = "distribution|distribution_release|distribution_version|distribution_major_version|os_family|architecture|"

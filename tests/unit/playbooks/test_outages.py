@@ -121,7 +121,7 @@ def test_a_full_disk_on_the_controller(fleet, small_disk):
     result = fleet.run("upgrade", rollout_max_down=4, **PATIENCE)
     assert result.rc == 0
     assert fleet.recorded() == dict.fromkeys(names, "done")
-    assert "a1: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output
+    assert "a1: driver 1.0.1 -> 2.0.1, was in flight when its run was interrupted" in result.output
 
 
 @contextlib.contextmanager

@@ -119,7 +119,7 @@ def test_another_machine_takes_over_without_a_node_that_is_lost_and_one_that_is_
         assert "run again with rollout_break_lock=true" in unseen.output
         assert ("  refused: Rollout upgrade-2.0.1 is recorded as run by process " in unseen.output) == bool(check)
     missing = fleet.run("upgrade", rollout_break_lock=True, **policy)
-    assert missing.rc == 2 and "a3 was in flight (down, in step install) when its controller died" in missing.output
+    assert missing.rc == 2 and "a3 was in flight (down, in step install) when its run was interrupted" in missing.output
     before["a1"].append("reboot into " + NEW)
     assert {name: fleet.read(name)["log"] for name in before} == before, "only what was in flight is finished"
 
@@ -128,7 +128,7 @@ def test_another_machine_takes_over_without_a_node_that_is_lost_and_one_that_is_
     assert result.states == fleet.recorded() == {"a1": "done", "a2": "lost", "a3": "lost", "a4": "done"}
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
     assert reasons["a2"].startswith("did not answer before the rollout: ")
-    assert reasons["a3"] == "abandoned: it was down when its controller died"
+    assert reasons["a3"] == "abandoned: it was down when its run was interrupted"
     assert "2 of 9 failures" in result.output, "both count"
     assert fleet.read("a3")["log"] == before["a3"] and fleet.read("a2")["log"] == before["a2"]
     assert fleet.read("a1")["log"].count("installed " + NEW) == 1
@@ -148,7 +148,7 @@ def test_a_controller_that_was_booted_goes_on_with_what_it_left_unless_somebody_
     ran_on(fleet, boot + since * (now - boot), boot_id="of the boot before")
     result = fleet.run("upgrade")
     assert result.rc == (0 if goes_on else 2)
-    assert ("a1: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output) == goes_on
+    assert ("a1: driver 1.0.1 -> 2.0.1, was in flight when its run was interrupted" in result.output) == goes_on
     assert ("run again with rollout_break_lock=true" in result.output) != goes_on
     assert fleet.recorded() == {"a1": "done" if goes_on else "down"}
     assert fleet.read("a1")["log"].count("installed " + NEW) == 1

@@ -627,7 +627,7 @@ def test_a_killed_controller_is_followed_and_its_node_is_asked_first(fleet):
     result = fleet.run("upgrade")
     assert result.rc == 0
     assert result.states == {"a1": "done", "a2": "done", "a3": "done"}
-    assert "1. a2: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output
+    assert "1. a2: driver 1.0.1 -> 2.0.1, was in flight when its run was interrupted" in result.output
     steps = [(step["name"], step["status"]) for step in result.report["nodes"]["a2"]["steps"]]
     before = ALL_STEPS[: ALL_STEPS.index("install")]
     assert steps[:6] == [(name, "ok") for name in before] + [("install", "interrupted"), ("evidence", "ok")]

@@ -13,7 +13,7 @@ pytest.importorskip("ansible", reason="an inventory plugin lives in Ansible; nod
 pytest.importorskip("kubernetes", reason="ansible-test's environment has none; the plain pytest run has it")
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import labels
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import order
 from ansible_collections.gpufleet.lifecycle.tests.unit.awx import data
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.inventory import test_kubernetes, test_slurm
 
@@ -62,4 +62,4 @@ def test_nodes_are_in_groups_by_rack_model_driver_and_layout(ansible, sources):
         "mig_unknown": ["k2", "n1", "n2"],
     }, err
     # A node whose rack is not known is in none: a cap on racks refuses it, and counts it in no rack.
-    assert set(domains.of_hosts(groups, "rack_", {})) == {"n1", "n2"}
+    assert set(order.of_hosts(groups, "rack_", {})) == {"n1", "n2"}

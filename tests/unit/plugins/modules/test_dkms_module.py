@@ -14,8 +14,9 @@ import pytest
 from ansible.module_utils import basic
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.dkms_module import DkmsModule
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import NodeLock, is_held, read_json
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import NodeLock, read_json
 from ansible_collections.gpufleet.lifecycle.plugins.modules import dkms_module
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.locks import is_held
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import ARCH, FakeNode
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL
 

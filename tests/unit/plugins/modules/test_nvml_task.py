@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import bi
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import table as settings
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import task as settings_task
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_mig, gpu_reset, gpu_settings
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins import locks
 
 pytestmark = pytest.mark.cores
 
@@ -75,7 +76,7 @@ class Frame:
 
     def holder(self):
         """Who holds the lock; None where it is free."""
-        return lock.read_json(self.path) if lock.is_held(self.path) else None
+        return lock.read_json(self.path) if locks.is_held(self.path) else None
 
     def run(self, main, options, check_mode=False, diff=True, **given):
         """Return the result of MAIN, the main function of a module with OPTIONS."""

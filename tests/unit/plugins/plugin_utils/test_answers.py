@@ -29,7 +29,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import 
     precheck_formats,
     precheck_page,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import layouts, probes
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import probes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import test_audit
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
@@ -135,7 +135,7 @@ def outcome(module, answers):
     if module == "driver_packages":
         return {name: [line for line in formats.preview_packages({name: one})] for name, one in found.items()}
     if module == "gpu_mig":
-        layouts.refuse_unfit({name: one for name, one in found.items() if not one.get("failures")})
+        probes.refuse_unfit({name: one for name, one in found.items() if not one.get("failures")})
         return {name: probes.layout_looked_at(one) for name, one in found.items()}
     document = precheck.build_document(list(found), found)
     json.loads(files.json_text(document)), precheck_formats.render_summary(document)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 LATER = "2030-01-01T00:00:00.000Z"
@@ -32,7 +32,7 @@ def view_of(states, orphaned=(), canaries=(), domains=None, failures=None, windo
             domains=(domains or {}).get(name, {}),
         )
         if value in state.IN_FLIGHT and name not in orphaned:
-            phase = steps.DRAIN if value == "draining" else steps.DOWN
+            phase = state.DRAIN if value == "draining" else state.DOWN
             node.ticket = state.Ticket("t-" + name, phase, TIME % 0, LATER, view.sha256)
         if value in state.FAILED:
             node.failure = (failures or {}).get(name, state.HARD)

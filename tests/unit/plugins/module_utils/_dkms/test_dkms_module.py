@@ -632,7 +632,7 @@ def test_what_is_compiled_and_cannot_be_kept_is_compiled_all_the_same(node):
 
 def test_a_node_without_room_is_not_compiled_on_while_it_serves(tmp_path, monkeypatch):
     node = FakeNode(tmp_path / "node", versions=(NEW,))
-    monkeypatch.setattr(dkms_apart, "free_bytes", lambda path: 911 * 2**20)
+    monkeypatch.setattr(dkms_apart.files, "read_filesystem", lambda *given: {"free": 911 * 2**20})
     with pytest.raises(
         dkms_act.ActError,
         match=(
@@ -642,7 +642,7 @@ def test_a_node_without_room_is_not_compiled_on_while_it_serves(tmp_path, monkey
     ):
         task(node, "prepared", name="nvidia-current").run()
     assert compiled(node) == []
-    monkeypatch.setattr(dkms_apart, "free_bytes", lambda path: 912 * 2**20)
+    monkeypatch.setattr(dkms_apart.files, "read_filesystem", lambda *given: {"free": 912 * 2**20})
     assert run(node, "prepared", name="nvidia-current")["changed"]
 
 

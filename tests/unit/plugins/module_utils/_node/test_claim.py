@@ -15,6 +15,7 @@ import types
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim, lock, node_state
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins import locks
 
 pytestmark = pytest.mark.pythons
 
@@ -285,7 +286,7 @@ def test_a_call_of_an_earlier_attempt_does_not_get_the_nodes_lock(tmp_path, toke
     act(tmp_path, state="held", content=dict(MINE, attempt=1, run="a"))
     token(dict(MINE, attempt=1, run="a"))
     with lock.NodeLock(path=str(tmp_path / "lock"), owner={"rollout_id": None}):
-        assert lock.is_held(str(tmp_path / "lock"))
+        assert locks.is_held(str(tmp_path / "lock"))
         assert "r1" in (tmp_path / "lock").read_text() and '"attempt": 1' in (tmp_path / "lock").read_text(), (
             "whoever waits for it reads which attempt it is"
         )
@@ -294,7 +295,7 @@ def test_a_call_of_an_earlier_attempt_does_not_get_the_nodes_lock(tmp_path, toke
         lock.LockTimeout, match="belongs to attempt 1 of rollout r1, and the node is held by rollout r1 .attempt 2"
     ):
         lock.NodeLock(path=str(tmp_path / "lock")).acquire()
-    assert lock.is_held(str(tmp_path / "lock")) is False
+    assert locks.is_held(str(tmp_path / "lock")) is False
 
 
 def test_a_call_that_waited_for_the_lock_sees_who_has_the_node_by_then(tmp_path, token, monkeypatch):

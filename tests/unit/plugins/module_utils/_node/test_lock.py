@@ -18,6 +18,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins import locks
 
 pytestmark = pytest.mark.pythons
 
@@ -64,10 +65,10 @@ def test_the_holder_is_written_and_the_lock_is_free_afterwards(path):
         with open(path, encoding="utf-8") as handle:
             content = json.load(handle)
         assert content["pid"] == os.getpid() and content["step"] == "s" and abs(content["started"] - time.time()) < 600
-        assert lock.is_held(path) is True
+        assert locks.is_held(path) is True
         held.update(step="t")
         assert lock.read_json(path)["step"] == "t"
-    assert lock.is_held(path) is False
+    assert locks.is_held(path) is False
     assert "finished" in lock.read_json(path)
 
 
@@ -159,12 +160,12 @@ def test_a_command_left_running_keeps_the_lock_after_the_release(path):
     child = subprocess.Popen(["sleep", "600"], pass_fds=[held.fd])
     held.release()
     try:
-        assert lock.is_held(path) is True
+        assert locks.is_held(path) is True
         assert "what it started still runs" in lock.describe(path, 0, lock.read_holder(path))
     finally:
         child.kill()
         child.wait()
-    assert lock.is_held(path) is False
+    assert locks.is_held(path) is False
 
 
 def test_two_waiters_never_hold_it_together(path, tmp_path):

@@ -13,6 +13,7 @@ import os
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim, lock, services
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins import locks
 
 pytestmark = pytest.mark.pythons
 
@@ -288,7 +289,7 @@ def test_it_works_under_the_lock_and_hands_it_to_what_it_calls(tmp_path, monkeyp
     systemd, path, seen = Systemd(a=unit()), str(tmp_path / "lock"), []
     monkeypatch.setattr(lock, "ignore_hangup", lambda: seen.append("goes on without a terminal"))
     real = systemd.shown
-    systemd.shown = lambda name: seen.append((lock.is_held(path), lock.read_json(path))) or real(name)
+    systemd.shown = lambda name: seen.append((locks.is_held(path), lock.read_json(path))) or real(name)
     services.perform(given(A, rollout_id="r", step="stop"), False, systemd.of, path)
     assert seen[0] == "goes on without a terminal" and seen[1][0] is True
     assert {key: seen[1][1][key] for key in ("module", "rollout_id", "step")} == {
@@ -296,7 +297,7 @@ def test_it_works_under_the_lock_and_hands_it_to_what_it_calls(tmp_path, monkeyp
         "rollout_id": "r",
         "step": "stop",
     }
-    assert len(systemd.descriptors) == 1 and lock.is_held(path) is False
+    assert len(systemd.descriptors) == 1 and locks.is_held(path) is False
     with lock.NodeLock(path=path), pytest.raises(lock.LockTimeout):
         services.perform(given(A, state=STARTED), False, systemd.of, path)
     with lock.NodeLock(path=path):

@@ -11,12 +11,18 @@ import functools
 import http.server
 import shutil
 import threading
+import types
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, package_read, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import (
+    dnf,
+    package_read,
+    package_task,
+    transaction,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import ChangeFailed
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor, ChangeFailed
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
@@ -367,6 +373,27 @@ def test_rollback_without_kept_packages_names_the_repository_that_does_not_answe
     go_dark(served)
     with pytest.raises(ManagerError, match="cuda-rhel9-x86_64"):
         change(served, version="580.95.05").plan()
+
+
+@pytest.mark.parametrize("state", ["present", "downloaded"])
+def test_repository_that_does_not_answer_is_found_in_check_mode(machine, state):
+    """Its metadata is on the node still."""
+    failed = []
+
+    def look():
+        module = types.SimpleNamespace(
+            params=dict(OPTIONS, state=state, repository_ready=True, require_available=False, apt_lock_look_s=0),
+            check_mode=True,
+            fail_json=lambda **answer: failed.append(answer),
+        )
+        return package_task.run_task(module, Actor(dnf.Dnf(machine, root=str(machine.root))), False)
+
+    with serve(machine):
+        assert look()["changed"] and failed == []
+    look()
+    (refusal,) = failed[0]["refusals"]
+    assert refusal["id"] == "no_mirror" and refusal["found"].startswith("cuda-rhel9-x86_64: ")
+    assert versions(machine) == {} and change(machine, state=state).plan().refusals == (), "what is cached stays"
 
 
 def test_driver_that_cannot_be_kept_is_not_replaced(served):

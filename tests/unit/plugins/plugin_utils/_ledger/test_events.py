@@ -7,13 +7,14 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_control
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import OF_NODES, VERBS, reduce
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import DRAIN, STEPS
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import OF_NODES, VERBS
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import DRAIN, STEPS
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import (
     changed,
     control,
     event,
     plan_event,
+    reduce,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import TIME, grant
 
@@ -83,7 +84,7 @@ def test_another_plan_starts_again_and_ends_open_steps():
     assert (a.state, a.orphaned, a.reason, a.ticket) == (
         "down",
         True,
-        "in flight when its controller died, in step install",
+        "in flight when its run was interrupted, in step install",
         None,
     )
     assert a.steps[-1].status == "interrupted"

@@ -21,15 +21,14 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, steps, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger as ledger_module
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import others, schema, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import HEAD, Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import LedgerError, format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import go, plan
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import go, plan, reduce
 
 pytestmark = pytest.mark.cores
 ROOT = pathlib.Path(__file__).resolve().parents[5]
@@ -111,7 +110,7 @@ def test_the_rows_are_what_the_events_amount_to(ledger):
         )
     )
     ledger.transact(lambda transaction: transaction.append("state", run="r", node="a", state="rolled_back"))
-    view, replayed = ledger.view(), events.reduce(ledger.events())
+    view, replayed = ledger.view(), reduce(ledger.events())
     assert [dataclasses.asdict(node) for node in view.nodes.list_all()] == [
         dataclasses.asdict(node) for node in replayed.nodes.list_all()
     ]
@@ -243,8 +242,8 @@ def test_newest_document_of_a_node_is_found_where_the_clock_was_set_back(ledger,
     ledger.transact(lambda transaction: transaction.save("a", "baseline", {"of": "r1"}))
     monkeypatch.setattr(store.Store, "now", lambda *given: real(*given) - datetime.timedelta(hours=2))
     other.transact(lambda transaction: transaction.save("a", "baseline", {"of": "r2"}))
-    assert ledger_module.last_document(ledger.store, "a", "baseline") == {"of": "r2"}
-    assert ledger_module.last_document(ledger.store, "b", "baseline") is None
+    assert others.last_document(ledger.store, "a", "baseline") == {"of": "r2"}
+    assert others.last_document(ledger.store, "b", "baseline") is None
 
 
 def test_a_ledger_of_another_version_is_refused(ledger, url):
@@ -252,7 +251,7 @@ def test_a_ledger_of_another_version_is_refused(ledger, url):
     engine = sqlalchemy.create_engine(url)
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("UPDATE gpufleet_meta SET value = '99'"))
-    with pytest.raises(store.StoreError, match="schema version 99; expected %s" % store.SCHEMA_VERSION):
+    with pytest.raises(store.StoreError, match="schema version 99; expected %s" % schema.SCHEMA_VERSION):
         ledger.view()
 
 
@@ -299,8 +298,8 @@ READS = {
     "document": lambda ledger: ledger.load("a", "baseline"),
     "last rollout": lambda ledger: ledger.last_id(),
     "other rollouts": lambda ledger: ledger.elsewhere(["a"]),
-    "standing": lambda ledger: ledger_module.find_states_of_node(ledger.store, "a"),
-    "last document": lambda ledger: ledger_module.last_document(ledger.store, "a", "baseline"),
+    "standing": lambda ledger: others.find_states_of_node(ledger.store, "a"),
+    "last document": lambda ledger: others.last_document(ledger.store, "a", "baseline"),
 }
 
 
@@ -516,7 +515,7 @@ def test_two_that_were_lost_stop_the_next_run_too(ledger):
     ledger.transact(lambda transaction: transaction.append("end", run="r"))
     found = [Probe("a", reachable=False), planning.Probe("b", reachable=False), planning.Probe("c", version="1.0")]
     planned_again(ledger, found, limits.complete_policy({"max_down": 4}, 3))
-    decision = ledger.look(lambda view: gate.decide(view, steps.DRAIN, "c"))
+    decision = ledger.look(lambda view: gate.decide(view, state.DRAIN, "c"))
     assert decision.answer == "stop" and "the failure budget of 1 is spent by a, b" in decision.reason
 
 
@@ -537,8 +536,8 @@ def test_the_share_of_failures_counts_every_node_that_ever_went(ledger):
     )
     view = ledger.view()
     assert (view.went, view.attempt_count) == (0, 20)
-    assert gate.decide(view, steps.DRAIN, "n20").answer == "go"
-    assert [event["event"] for event in ledger.events()].count("plan") == 2 and events.reduce(
+    assert gate.decide(view, state.DRAIN, "n20").answer == "go"
+    assert [event["event"] for event in ledger.events()].count("plan") == 2 and reduce(
         ledger.events()
     ).attempt_count == 20
 
@@ -566,8 +565,8 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
     assert (view.paused, view.policy["max_down"], view.policy["node_s"]) == ("kim: why", 2, 30)
     assert (view.nodes.get("b").state, view.nodes.get("d").order) == ("skipped", "skipped by kim: why")
     assert (
-        gate.decide(view, steps.DRAIN, "a").answer == "wait"
-        and "paused by kim" in gate.decide(view, steps.DRAIN, "a").reason
+        gate.decide(view, state.DRAIN, "a").answer == "wait"
+        and "paused by kim" in gate.decide(view, state.DRAIN, "a").reason
     )
     # The run that took over dies as well.
     planned_again(ledger, found, limits.complete_policy({"max_down": 1, "node_s": 30}, 4), run="t")
@@ -576,7 +575,7 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
         2,
         "skipped",
     )
-    replayed = events.reduce(ledger.events())
+    replayed = reduce(ledger.events())
     assert {key: getattr(ledger.view(), key) for key in HEAD} == {key: getattr(replayed, key) for key in HEAD}
     # One that came to its end has said its last word.
     ledger.transact(lambda transaction: transaction.append("end", run="t"))
@@ -592,7 +591,7 @@ def test_a_stop_whose_controller_died_waits_for_a_word(ledger):
     )
     planned_again(ledger, [Probe(name, version="1.0") for name in "ab"])
     view = ledger.view()
-    assert view.stopped == "" and gate.decide(view, steps.DRAIN, "a") == gate.Decision(
+    assert view.stopped == "" and gate.decide(view, state.DRAIN, "a") == gate.Decision(
         "wait", "paused by kim: wrong version (it was a stop)"
     )
     ledger.transact(
@@ -600,7 +599,7 @@ def test_a_stop_whose_controller_died_waits_for_a_word(ledger):
             "control", run="s", verb="resume", user="kim", reason="the right one now"
         )
     )
-    assert gate.decide(ledger.view(), steps.DRAIN, "a").answer == "go"
+    assert gate.decide(ledger.view(), state.DRAIN, "a").answer == "go"
 
 
 def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(ledger):
@@ -618,7 +617,7 @@ def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(ledger):
     )
 
     def down(transaction, after_h):
-        decision = gate.decide(transaction.view, steps.DOWN, "a", None, now + datetime.timedelta(hours=after_h))
+        decision = gate.decide(transaction.view, state.DOWN, "a", None, now + datetime.timedelta(hours=after_h))
         if decision.answer == "stop":
             transaction.append("state", run="r", node="a", state="pending", reason=decision.reason)
         return decision

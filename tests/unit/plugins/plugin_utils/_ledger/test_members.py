@@ -13,8 +13,9 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, members, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER
 
 pytestmark = pytest.mark.cores
@@ -217,7 +218,7 @@ def test_a_node_in_flight_of_a_dead_member_is_taken_up_with_its_steps_and_place(
     node = view.nodes.get("a1")
     assert (node.state, node.orphaned, node.position, node.went, node.ticket) == ("down", True, 0, 1, None)
     assert [(step.name, step.status) for step in node.steps] == [("evidence", "ok"), ("install", "interrupted")]
-    assert events.reduce(ledger.events()).nodes.list_all() == view.nodes.list_all(), "the events amount to it"
+    assert reduce(ledger.events()).nodes.list_all() == view.nodes.list_all(), "the events amount to it"
     ledger.transact(lambda transaction: go(transaction, "a1"))
     again = ledger.view()
     assert (again.nodes.get("a1").orphaned, again.nodes.get("a1").attempt, again.attempt_count) == (False, 2, 1)

@@ -8,10 +8,9 @@ import sqlite3
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import nodes as stored_nodes
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import go, plan
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import go, plan, reduce
 
 pytestmark = pytest.mark.cores
 
@@ -158,7 +157,7 @@ def test_what_a_turn_of_the_gate_reads_does_not_grow_with_those_that_wait(
         stored_nodes.StoredNodes, "_load_waiting", lambda self, *given: rows.append(batches(self, *given)) or rows[-1]
     )
     monkeypatch.setattr(stored_nodes.StoredNodes, "get", lambda self, name: asked.append(name) or one(self, name))
-    decision = ledger.look(lambda view: gate.decide(view, steps.DRAIN, NAMES[350], present))
+    decision = ledger.look(lambda view: gate.decide(view, state.DRAIN, NAMES[350], present))
     assert decision.answer == answer and first in decision.reason, decision
     assert len(rows) <= 3 and sum(len(batch) for batch in rows) <= 3 * stored_nodes.BATCH
     assert asked == [NAMES[350]], "no other node is read, for its failure domains neither"

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import proc_tasks
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger import beside
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import wait_for

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="ansible-test's environment has none; the plain pytest run has it")
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER
@@ -96,7 +96,7 @@ def work_through(place, url, number):
     mine = NAMES[number::MEMBERS]
     ledger.transact(lambda transaction: members.add_member(transaction, "m%d" % number, mine, me, transaction.clock()))
     for name in mine:
-        for phase in (steps.DRAIN, steps.DOWN):
+        for phase in (state.DRAIN, state.DOWN):
 
             def ask(transaction, name=name, phase=phase):
                 members.require_membership(transaction, "r1", me)

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import others, state, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import others, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, options
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger import beside
@@ -43,7 +43,7 @@ def plan(place, url, rollout_id, names, pool="site_a", racks=None, **policy):
     return found
 
 
-def ask(ledger, name, phase=steps.DRAIN, meanwhile=lambda: None):
+def ask(ledger, name, phase=state.DRAIN, meanwhile=lambda: None):
     """The decision, as the gate records it; MEANWHILE is called before it is recorded."""
 
     def work(transaction):
@@ -77,11 +77,11 @@ def both(tmp_path, url):
 
 def test_a_down_slot_that_one_rollout_took_is_none_of_the_other(both):
     one, two = both
-    assert ask(one, "a1", steps.DOWN).answer == "go"
-    waits = ask(two, "b1", steps.DOWN)
+    assert ask(one, "a1", state.DOWN).answer == "go"
+    waits = ask(two, "b1", state.DOWN)
     assert waits.answer == "wait" and "a1 of rollout a" in waits.reason
     end(one, "a1", "done")
-    assert ask(two, "b1", steps.DOWN).answer == "go"
+    assert ask(two, "b1", state.DOWN).answer == "go"
     waits = ask(one, "a2")
     assert waits.answer == "wait" and "b1 of rollout b" in waits.reason
 
@@ -95,7 +95,7 @@ def test_two_rollouts_that_ask_at_the_same_time_do_not_both_take_the_last_slot(b
             asking.add(name)
             wait_for(lambda: len(asking) == 2 or beside.waits(ledger))
 
-        return ask(ledger, name, steps.DOWN, meanwhile).answer
+        return ask(ledger, name, state.DOWN, meanwhile).answer
 
     with concurrent.futures.ThreadPoolExecutor(2) as threads:
         answers = list(threads.map(work, both, ("a1", "b1")))
@@ -106,7 +106,7 @@ def test_two_rollouts_that_ask_at_the_same_time_do_not_both_take_the_last_slot(b
 def test_a_rollout_of_no_pool_or_another_one_is_nothing_to_it(tmp_path, url, pool):
     one, two = plan(tmp_path, url, "a", ["a1"]), plan(tmp_path, url, "b", ["b1"], pool=pool)
     for ledger, name in ((one, "a1"), (two, "b1")):
-        for phase in (steps.DRAIN, steps.DOWN):
+        for phase in (state.DRAIN, state.DOWN):
             assert ask(ledger, name, phase).answer == "go"
 
 
@@ -121,11 +121,11 @@ def test_a_failure_domain_counts_the_nodes_of_both(tmp_path, url):
 
 def test_a_node_out_of_service_counts_until_its_rollout_has_ended(both):
     one, two = both
-    ask(one, "a1", steps.DOWN)
+    ask(one, "a1", state.DOWN)
     end(one, "a1", "quarantined", failure=state.SICK)
-    assert ask(two, "b1", steps.DOWN).answer == "wait"
+    assert ask(two, "b1", state.DOWN).answer == "wait"
     one.transact(lambda transaction: transaction.append("end", run="run-a"))
-    assert ask(two, "b1", steps.DOWN).answer == "go"
+    assert ask(two, "b1", state.DOWN).answer == "go"
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import (
     changed,
     control,
     event,
     plan_event,
+    reduce,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import TIME, grant
 
@@ -84,3 +84,25 @@ def test_a_node_that_was_put_back_stays_proven_when_it_is_tried_again_until_it_i
     assert reduce(story + [plan_event("a", run="s")]).nodes.get("a").steps == []
     story += [grant("a", second=32), grant("a", "down", 33), event("step", "a", 34, step="install")]
     assert state.is_unproven(reduce(story).nodes.get("a"))
+
+
+@pytest.mark.parametrize(
+    "steps, expected",
+    [
+        ((), ""),
+        (("prestage",), ""),
+        (("prestage", "evidence", "drain"), ""),
+        (("drain", "stop"), state.STOPPED),
+        (("drain", "stop", "install"), state.CHANGED),
+        (("stop", "install", "validate", "return"), state.SERVING),
+        (("stop", "install", "rollback_install"), state.PUT_BACK),
+        # What comes after a failure changes no driver: how far the node came before it decides.
+        (("drain", "stop", "rollback_start"), state.STOPPED),
+        (("drain", "rollback_start"), ""),
+        (("drain", "stop", "quarantine"), state.STOPPED),
+        (("stop", "install", "quarantine"), state.CHANGED),
+        (("stop", "install", "rollback_validate", "rollback_start"), state.PUT_BACK),
+    ],
+)
+def test_how_far_a_dead_controller_came(steps, expected):
+    assert state.find_resume_step(steps) == expected

@@ -6,9 +6,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import ALWAYS, DRAIN, PHASES, STEPS
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import plan_event
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import ALWAYS, DRAIN, PHASES, STEPS
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import plan_event, reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, TIME, grant
 
 

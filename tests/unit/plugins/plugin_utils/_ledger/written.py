@@ -5,8 +5,17 @@
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, TIME, grant
+
+
+def reduce(story) -> state.Rollout:
+    """Return the view that results from a list of events."""
+    view = state.Rollout()
+    for one in story:
+        events.apply_event(view, one)
+    return view
 
 
 def plan(transaction, *names, run="r", racks=1, **states):

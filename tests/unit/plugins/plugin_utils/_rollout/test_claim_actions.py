@@ -383,7 +383,7 @@ def test_a_claim_that_was_not_read_counts_as_one_that_is_held(one):
 
 
 def resumed(one):
-    """A node whose services were stopped when its controller died, planned again."""
+    """A node whose services were stopped when its run was interrupted, planned again."""
     one.plan()
     one.gate()
     one.gate(phase="down", step="stop", documents=fit("a"), claim_dir=None)

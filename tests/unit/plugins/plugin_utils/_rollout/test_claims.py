@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import joining
 
 pytestmark = pytest.mark.cores
 
@@ -72,7 +72,7 @@ FOUND = {
     ],
 )
 def test_whether_a_claim_admits_a_rollout(found, ledger_id, attempts, elsewhere, more, why, over):
-    answer = claims.is_admitted(
+    answer = joining.is_admitted(
         None if found is None else dict(FOUND, **found), ledger_id, "me", attempts, elsewhere, **more
     )
     assert ((why in answer.why) if why else answer.why == "") and answer.over == over, answer
@@ -83,15 +83,15 @@ def test_whether_a_claim_admits_a_rollout(found, ledger_id, attempts, elsewhere,
     [(name, {"quarantined": "quarantined", "lost": None}.get(name, "released")) for name in state.ENDED + ("pending",)],
 )
 def test_what_becomes_of_the_claim(ended, expected):
-    assert claims.claim_after(ended) == expected
+    assert joining.claim_after(ended) == expected
 
 
 @pytest.mark.parametrize("name", state.IN_FLIGHT)
 def test_a_node_in_flight_keeps_its_claim(name):
-    assert claims.claim_after(name) is None
+    assert joining.claim_after(name) is None
 
 
 def test_the_refusal_names_nodes_holder_time_and_what_to_do():
-    words = claims.describe_refusal({"b": "it is x", "a": "it is held since noon"}, {"a": FOUND, "b": FOUND})
+    words = joining.describe_refusal({"b": "it is x", "a": "it is held since noon"}, {"a": FOUND, "b": FOUND})
     assert words.startswith("a cannot be taken: it is held since noon (so are b).") and "rollout_id=r1" in words
     assert "rollout_abandon=a,b" in words and words.endswith("Nothing was changed.")

@@ -20,9 +20,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import (
     rollout_step,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, webhook
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
@@ -121,7 +121,7 @@ def test_a_maintenance_window_opens_and_closes_for_all_at_the_same_time(
 ):
     plan(ledger, windows=[window(opens, closes)])
     set_clock(minutes)
-    assert ask(ledger, steps.DRAIN) == answer
+    assert ask(ledger, state.DRAIN) == answer
 
 
 @pytest.mark.parametrize("minutes", WRONG)
@@ -148,7 +148,7 @@ def test_a_plan_and_a_request_find_the_same_room_in_the_windows(ledger, set_cloc
 def test_a_ticket_lasts_for_the_same_time_wherever_it_is_used(ledger, set_clock, granted, used):
     plan(ledger, ticket_s=120)
     set_clock(granted)
-    assert ask(ledger, steps.DRAIN) == "go"
+    assert ask(ledger, state.DRAIN) == "go"
     ticket = ledger.view().nodes.get("a").ticket
     assert is_now(ticket.granted) and is_now(
         format_time(Real.fromisoformat(ticket.expires[:-1] + "+00:00") - 2 * MINUTE)
@@ -156,7 +156,7 @@ def test_a_ticket_lasts_for_the_same_time_wherever_it_is_used(ledger, set_clock,
     set_clock(used)
     begun = act(rollout_step, ledger, name="drain")
     assert not begun.get("failed"), begun.get("msg")
-    assert ask(ledger, steps.DOWN, documents=fit("a")) == "go"
+    assert ask(ledger, state.DOWN, documents=fit("a")) == "go"
 
 
 MINUTE = datetime.timedelta(minutes=1)
@@ -174,7 +174,7 @@ def test_a_ticket_has_expired_for_all_at_the_same_time(ledger, set_clock, minute
     set_clock(minutes)
     begun = act(rollout_step, ledger, name="drain")
     assert bool(begun.get("failed")) != lives, begun.get("msg")
-    assert (ask(ledger, steps.DOWN, documents=fit("a")) == "go") == lives
+    assert (ask(ledger, state.DOWN, documents=fit("a")) == "go") == lives
 
 
 def test_events_documents_and_the_report_have_the_times_of_one_clock(ledger, set_clock):
@@ -184,7 +184,7 @@ def test_events_documents_and_the_report_have_the_times_of_one_clock(ledger, set
         result = act(rollout_control, ledger, verb=verb, user="kim", reason="x")
         assert is_now(result["report"]["time"])
     set_clock(5)
-    assert ask(ledger, steps.DRAIN, documents={"baseline": {"b": 1}}) == "go"
+    assert ask(ledger, state.DRAIN, documents={"baseline": {"b": 1}}) == "go"
     set_clock(-5)
     assert not act(rollout_step, ledger, name="drain").get("failed")
     times = [event["time"] for event in ledger.events()]

@@ -10,9 +10,10 @@ import dataclasses
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import joining
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
 
@@ -106,7 +107,7 @@ PLAN = {
     [([{"collection": "1.0.0"}], "1.0.0"), ([{}], ""), ([{"collection": "1.0.0"}, {"collection": None}], "")],
 )
 def test_the_version_is_that_of_the_last_plan(told, kept):
-    assert events.reduce([dict(PLAN, **fields) for fields in told]).collection == kept
+    assert reduce([dict(PLAN, **fields) for fields in told]).collection == kept
 
 
 @pytest.mark.parametrize(

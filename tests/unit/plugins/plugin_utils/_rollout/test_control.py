@@ -9,13 +9,7 @@ import datetime
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
-    control,
-    entries,
-    gate,
-    options,
-    windows,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, entries, gate, limits, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
@@ -92,7 +86,7 @@ def test_limits_are_checked_as_in_the_plan():
     ],
 )
 def test_windows_that_no_gate_could_read_are_refused(window, words):
-    with pytest.raises((windows.WindowError, options.OptionError), match=words):
+    with pytest.raises((limits.WindowError, options.OptionError), match=words):
         control.decide_events(view(), word("set_budget", limits={"windows": window}, now=NOW))
 
 

@@ -14,10 +14,11 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, members, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import reduce
 
 pytestmark = pytest.mark.cores
 
@@ -81,7 +82,7 @@ def test_the_lock_of_a_controller_that_is_gone_is_broken_and_the_ledger_says_by_
     )
     assert ledger.owner()["broken"] == "kim: its controller is gone" and ledger.owner()["ended"]
     assert [event["verb"] for event in ledger.events() if event["event"] == "control"] == ["break_lock"]
-    assert events.reduce(ledger.events()).run == "run1"
+    assert reduce(ledger.events()).run == "run1"
     with pytest.raises(owner.OwnerError, match="was broken by kim: its controller is gone"):
         ledger.transact(lambda transaction: owner.require_owner(transaction, "r1", UNSEEN))
     ledger.transact(

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, gate, limits, plan, plan_text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, order, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
@@ -122,13 +122,13 @@ def test_what_is_given_goes_before_groups(act):
     ],
 )
 def test_group_and_variable_name_one_domain(groups, prefix, given):
-    by_group, by_variable = domains.of_hosts(groups, prefix, {}), domains.of_hosts({}, prefix, {"a": given})
-    assert by_group == by_variable and domains.parse_names(by_group["a"][prefix[:-1]])
+    by_group, by_variable = order.of_hosts(groups, prefix, {}), order.of_hosts({}, prefix, {"a": given})
+    assert by_group == by_variable and order.parse_names(by_group["a"][prefix[:-1]])
 
 
 @pytest.mark.parametrize("one, other", [("r1", "r11"), ("r1", "1"), ("row1-r1", "r1"), ("racks_1", "1")])
 def test_different_domains_stay_apart(one, other):
-    assert domains.canonical_name("rack", one) != domains.canonical_name("rack", other)
+    assert order.canonical_name("rack", one) != order.canonical_name("rack", other)
 
 
 @pytest.mark.parametrize(

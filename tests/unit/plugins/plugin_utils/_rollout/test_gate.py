@@ -7,14 +7,14 @@ import datetime
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
 SATURDAY = datetime.datetime(2026, 1, 3, 23, 0, tzinfo=datetime.timezone.utc)
 
 
-def ask(view, name="a", phase=steps.DRAIN, present=None, now=None):
+def ask(view, name="a", phase=state.DRAIN, present=None, now=None):
     return gate.decide(view, phase, name, present, now)
 
 
@@ -95,7 +95,7 @@ def test_an_operators_word_keeps_no_node_down_that_was_left_so(field, value):
     view = view_of({"a": "down", "b": "pending"}, ("a",))
     setattr(view, field, value)
     assert ask(view).answer == "go" and ask(view, "b").answer in ("stop", "wait")
-    assert not gate.starts_new(view, steps.DRAIN, "a") and gate.starts_new(view, steps.DRAIN, "b"), (
+    assert not gate.starts_new(view, state.DRAIN, "a") and gate.starts_new(view, state.DRAIN, "b"), (
         "no query holds it either"
     )
 
@@ -157,7 +157,7 @@ def test_a_node_never_goes_twice(own):
 
 
 def test_an_unknown_node_is_skipped():
-    for phase in steps.PHASES:
+    for phase in state.PHASES:
         assert ask(view_of({"a": "pending"}), "b", phase).answer == "skip"
 
 
@@ -195,20 +195,20 @@ def test_nodes_go_in_the_order_of_the_plan(states, max_down, present, expected, 
     ],
 )
 def test_going_down(own, others, policy, expected, words):
-    decision = ask(view_of(dict({"a": own}, **others), **policy), phase=steps.DOWN)
+    decision = ask(view_of(dict({"a": own}, **others), **policy), phase=state.DOWN)
     assert decision.answer == expected
     assert words in decision.reason
 
 
 def test_an_orphaned_node_may_not_go_down_before_a_new_grant_to_drain():
-    assert ask(view_of({"a": "down"}, ("a",)), phase=steps.DOWN).answer == "stop"
+    assert ask(view_of({"a": "down"}, ("a",)), phase=state.DOWN).answer == "stop"
 
 
 @pytest.mark.parametrize(
     "own, expected", [("down", "go"), ("validating", "go"), ("draining", "go"), ("pending", "stop"), ("done", "skip")]
 )
 def test_returning(own, expected):
-    assert ask(view_of({"a": own, "b": "failed"}), phase=steps.RETURN).answer == expected
+    assert ask(view_of({"a": own, "b": "failed"}), phase=state.RETURN).answer == expected
 
 
 @pytest.mark.parametrize(
@@ -303,8 +303,8 @@ def test_an_operator_is_obeyed():
     view = view_of({"a": "pending", "b": "draining", "c": "down"}, max_down=5)
     view.paused = "kim: the switch is being replaced"
     assert ask(view).answer == "wait" and "paused by kim: the switch" in ask(view).reason
-    assert ask(view, "b", steps.DOWN).answer == "wait"
-    assert ask(view, "c", steps.DOWN).answer == "go" and ask(view, "c", steps.RETURN).answer == "go", (
+    assert ask(view, "b", state.DOWN).answer == "wait"
+    assert ask(view, "c", state.DOWN).answer == "go" and ask(view, "c", state.RETURN).answer == "go", (
         "what is down goes on to its end"
     )
     view.stopped = "kim: wrong version"
@@ -319,14 +319,14 @@ def test_an_operator_is_obeyed():
 def test_a_draining_node_that_an_operator_skips_does_not_go_down():
     view = view_of({"a": "draining"})
     view.nodes.get("a").order = "skipped by kim: busy"
-    assert ask(view, phase=steps.DOWN) == gate.Decision("stop", "skipped by kim: busy")
+    assert ask(view, phase=state.DOWN) == gate.Decision("stop", "skipped by kim: busy")
 
 
 def test_no_node_starts_without_the_approval_of_exactly_this_plan():
     for approved, expected in ((None, "go"), ("f" * 64, "go"), ("", "stop"), ("e" * 64, "stop")):
         view = view_of({"a": "pending", "b": "draining"}, max_down=3, approved=approved)
         assert ask(view).answer == expected
-        assert ask(view, "b", steps.DOWN).answer == expected
+        assert ask(view, "b", state.DOWN).answer == expected
     assert "rollout_approve=ffffffffffff" in ask(view).reason
 
 
@@ -335,8 +335,8 @@ def test_no_node_starts_outside_of_the_maintenance_window():
     view = view_of({"a": "pending", "b": "draining", "c": "down"}, max_down=5, windows=windows, node_s=1200)
     early, late = SATURDAY - datetime.timedelta(hours=2), SATURDAY + datetime.timedelta(minutes=15)
     assert [ask(view, now=now).answer for now in (early, SATURDAY, late)] == ["stop", "go", "stop"]
-    assert [ask(view, "b", steps.DOWN, now=now).answer for now in (early, SATURDAY, late)] == ["stop", "go", "stop"]
-    assert [ask(view, "c", steps.DOWN, now=now).answer for now in (early, late)] == ["go", "go"]
+    assert [ask(view, "b", state.DOWN, now=now).answer for now in (early, SATURDAY, late)] == ["stop", "go", "stop"]
+    assert [ask(view, "c", state.DOWN, now=now).answer for now in (early, late)] == ["go", "go"]
     assert "closes at 23:30 UTC" in ask(view, now=late).reason
 
 
@@ -362,26 +362,26 @@ def test_a_node_whose_ticket_expired_while_it_waited_does_not_go_down_with_it():
     ticket = view.nodes.get("a").ticket
     ticket.granted, ticket.expires = "2026-01-03T18:00:00.000Z", "2026-01-03T22:00:00.000Z"
     before, then = SATURDAY - datetime.timedelta(seconds=3601), SATURDAY - datetime.timedelta(seconds=3600)
-    assert ask(view, phase=steps.DOWN, now=before).answer == "go"
+    assert ask(view, phase=state.DOWN, now=before).answer == "go"
     for now in (then, SATURDAY):
-        decision = ask(view, phase=steps.DOWN, now=now)
+        decision = ask(view, phase=state.DOWN, now=now)
         assert decision.answer == "stop"
         assert "granted at 2026-01-03T18:00:00.000Z and expired at 2026-01-03T22:00:00.000Z" in decision.reason
         assert "rollout_ticket_s" in decision.reason
     view.nodes.get("a").state = "down"
-    for phase in (steps.DOWN, steps.RETURN):
+    for phase in (state.DOWN, state.RETURN):
         assert ask(view, phase=phase, now=SATURDAY).answer == "go", "what is down is brought to its end"
 
 
 def test_a_ticket_to_drain_of_another_plan_does_not_allow_down():
     view = view_of({"a": "draining"})
     view.nodes.get("a").ticket.sha256 = "e" * 64
-    decision = ask(view, phase=steps.DOWN, now=SATURDAY)
+    decision = ask(view, phase=state.DOWN, now=SATURDAY)
     assert (
         decision.answer == "stop" and "plan eeeeeeeeeeee" in decision.reason and "plan ffffffffffff" in decision.reason
     )
     view.nodes.get("a").ticket = None
-    assert ask(view, phase=steps.DOWN, now=SATURDAY).answer == "stop"
+    assert ask(view, phase=state.DOWN, now=SATURDAY).answer == "stop"
 
 
 CANARY_NEXT = "a larger rollout_canary_failures if you want that"

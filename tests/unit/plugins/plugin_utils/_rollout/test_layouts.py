@@ -10,13 +10,7 @@ import types
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
-    layouts,
-    limits,
-    plan,
-    plan_text,
-    probes,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, plan_text, probes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
@@ -255,7 +249,7 @@ def test_what_a_look_at_the_layout_says(look, expected):
 )
 def test_a_layout_that_cannot_be_read_is_refused(given):
     with pytest.raises(PlanError, match=r"\ba\b"):
-        layouts.find_layouts({"a": given}, lambda path: HALVES["config"])
+        probes.find_layouts({"a": given}, lambda path: HALVES["config"])
 
 
 def test_two_ways_to_write_a_layout_are_one():
@@ -279,7 +273,7 @@ def test_two_ways_to_write_a_layout_are_one():
         read.append(path)
         return loose
 
-    found = layouts.find_layouts(
+    found = probes.find_layouts(
         {
             "a": {"name": "halves", "configs": loose},
             "b": {"name": "halves", "file": "/x"},
@@ -294,7 +288,7 @@ def test_two_ways_to_write_a_layout_are_one():
             "off": [{"devices": [0, 1], "device-filter": "0x233010DE", "mig-enabled": False, "mig-devices": {}}]
         },
     }
-    assert layouts.canonical_document(off, "off")["mig-configs"]["off"] == [
+    assert probes.canonical_document(off, "off")["mig-configs"]["off"] == [
         {"devices": [0, 1], "device-filter": ["0x233010DE"], "mig-enabled": False}
     ]
 
@@ -302,8 +296,8 @@ def test_two_ways_to_write_a_layout_are_one():
 def test_nodes_that_cannot_have_their_layout_are_named():
     refused = {"gpus": [{"status": "refused"}], "failures": [{"code": "does_not_fit"}], "msg": "three 3g"}
     with pytest.raises(PlanError, match="b, c .*three 3g"):
-        layouts.refuse_unfit({"a": SAME, "b": refused, "c": refused, "d": {}})
-    layouts.refuse_unfit({"a": SAME, "d": None})
+        probes.refuse_unfit({"a": SAME, "b": refused, "c": refused, "d": {}})
+    probes.refuse_unfit({"a": SAME, "d": None})
 
 
 def test_the_layout_before_is_that_of_the_baseline_of_what_was_changed():
@@ -320,11 +314,11 @@ def test_the_layout_before_is_that_of_the_baseline_of_what_was_changed():
         for name, layout, attempt in (("a", HALVES, 1), ("never", HALVES, 0), ("driver", {}, 1), ("early", HALVES, 1))
     ]
     kept = {name: {"snapshot": {"gpus": [on]}} for name in ("a", "never", "driver")}
-    assert layouts.find_layouts_before("r", nodes, kept.get) == {
+    assert probes.find_layouts_before("r", nodes, kept.get) == {
         "a": {"name": "before r", "layout": [{"gpus": ["GPU-1"], "mig_enabled": True, "mig_devices": {"1g.10gb": 1}}]}
     }
     with pytest.raises(PlanError, match="no earlier MIG layout of a"):
-        layouts.find_layouts_before("r", nodes[:1], lambda name: {"snapshot": {"gpus": [lost]}})
+        probes.find_layouts_before("r", nodes[:1], lambda name: {"snapshot": {"gpus": [lost]}})
 
 
 @pytest.mark.parametrize("value", [None, 5, ["x"], [5], [{"name": {}}], {"x": 1}])
@@ -334,7 +328,7 @@ def test_baseline_of_another_shape_tells_no_layout_before(value):
     for gpus in ([dict(gpu, mig_instances={"rc": 0, "value": value})], [value], value):
         baseline = {"snapshot": {"gpus": gpus}}
         with pytest.raises(PlanError, match="no earlier MIG layout of a"):
-            layouts.find_layouts_before("r", [node], {"a": baseline}.get)
+            probes.find_layouts_before("r", [node], {"a": baseline}.get)
 
 
 @pytest.mark.parametrize("version", ["535.1; x", "../535.1", "535", "-oProxyCommand=x", "535.1\u202e", "x" * 200])

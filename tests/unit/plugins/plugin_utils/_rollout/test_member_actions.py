@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import (
     rollout_report,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members as members_room
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
@@ -64,8 +64,8 @@ class Job:
     def join(self, **more):
         return self.plan(**dict({"join": True}, **more))
 
-    def ask(self, node, phase=steps.DRAIN, **more):
-        more.setdefault("documents", {**fit(node), **passed(node)} if phase != steps.DRAIN else {})
+    def ask(self, node, phase=state.DRAIN, **more):
+        more.setdefault("documents", {**fit(node), **passed(node)} if phase != state.DRAIN else {})
         result = self.act(rollout_gate, node=node, phase=phase, patience_s=0.01, poll_s=0.01, **more)
         assert not result.get("failed"), result.get("msg")
         return result["answer"]
@@ -118,11 +118,15 @@ def jobs(ledger, planner):
     ],
     ids=str,
 )
-def test_refused_join_finishes_the_nodes_that_a_dead_member_left_in_flight(ledger, jobs, given):
+@pytest.mark.parametrize("is_down, answer", [(True, "go"), (False, "stop")], ids=["down", "draining"])
+def test_refused_join_finishes_the_nodes_that_a_dead_member_left_in_flight(ledger, jobs, given, is_down, answer):
+    """One that had only drained is not taken down: it goes back to its schedulers."""
     again = Job(ledger, "three", ["a1", "a2"])
     for check in (False, True):
         assert again.join(check=check, **given).get("failed"), "nothing is in flight"
     assert jobs[0].ask("a1") == "go"
+    if is_down:
+        assert jobs[0].ask("a1", state.DOWN) == "go"
 
     def end(transaction):
         for member in transaction.members():
@@ -133,7 +137,7 @@ def test_refused_join_finishes_the_nodes_that_a_dead_member_left_in_flight(ledge
     assert again.join(check=True, **given).get("failed"), "a dry run says what is refused"
     made = done(again.join(**given))
     assert made["order"] == ["a1"] and made["refused"]
-    assert again.ask("a1") == "go" and ledger.view().nodes.get("a2").state == "pending"
+    assert again.ask("a1") == answer and ledger.view().nodes.get("a2").state == "pending"
     joined = [member for member in ledger.rehearse(lambda transaction: transaction.members()) if not member.ended]
     assert [member.hosts for member in joined if member.owner["host"] == "three"] == [["a1"]]
 
@@ -156,18 +160,9 @@ def test_join_with_an_unknown_variable_finishes_the_nodes_in_flight_too(ledger, 
 @pytest.mark.parametrize("verb, given", [("retire", {"nodes": ["a1"]}), ("end", {})])
 def test_member_in_a_long_step_is_at_work_until_its_ticket_expires(ledger, jobs, verb, given):
     assert jobs[0].ask("a1") == "go" and jobs[0].ask("a1", "down") == "go"
-
-    def expire(transaction, tickets):
-        for member in transaction.members():
-            transaction.put_member(dataclasses.replace(member, until="2000-01-01T00:00:00.000Z"))
-        node = transaction.view.nodes.get("a1")
-        if tickets:
-            node.ticket.expires = "2000-01-01T00:00:00.000Z"
-            transaction.view.nodes.store(node)
-
-    ledger.transact(lambda transaction: expire(transaction, False) or transaction.save("a1", "x", {}))
+    pass_leases(ledger)
     assert jobs[1].act(rollout_control, verb=verb, user="kim", reason="x", **given).get("failed")
-    ledger.transact(lambda transaction: expire(transaction, True) or transaction.save("a1", "x", {}))
+    killed(ledger)
     done(jobs[1].act(rollout_control, verb=verb, user="kim", reason="x", **given))
 
 
@@ -267,12 +262,12 @@ def test_a_pause_and_a_stop_hold_for_all_jobs(ledger, jobs):
     two.request("resume")
     assert (one.ask("a1"), two.ask("b1")) == ("go", "wait"), "the one slot is taken"
     one.request("pause")
-    assert one.ask("a1", steps.DOWN) == "wait"
+    assert one.ask("a1", state.DOWN) == "wait"
     one.request("resume")
-    assert one.ask("a1", steps.DOWN) == "go"
+    assert one.ask("a1", state.DOWN) == "go"
     two.request("stop")
     assert (one.ask("a2"), two.ask("b1")) == ("stop", "stop")
-    assert one.ask("a1", steps.RETURN) == "go", "what is in flight is finished"
+    assert one.ask("a1", state.RETURN) == "go", "what is in flight is finished"
     assert ledger.view().nodes.count() == {"down": 1, "pending": 3}
 
 
@@ -284,7 +279,7 @@ def test_limits_that_an_operator_sets_hold_for_all_jobs(ledger, jobs):
     one.request("set_budget", limits={"domain_caps": {"rack": 1}})
     assert (one.ask("a2"), two.ask("b2")) == ("wait", "wait"), "a node of each rack is out"
     two.request("set_budget", limits={"max_down": 1})
-    assert (two.ask("b1", steps.DOWN), one.ask("a1", steps.DOWN)) == ("go", "wait")
+    assert (two.ask("b1", state.DOWN), one.ask("a1", state.DOWN)) == ("go", "wait")
     assert ledger.view().policy["max_down"] == 1
 
 
@@ -318,14 +313,36 @@ def ended(ledger, *names, **states):
     ledger.transact(work)
 
 
-def killed(ledger):
-    """The jobs are gone without a word, and their leases have run out."""
+def pass_leases(ledger):
+    """The leases of the jobs have run out."""
 
     def work(transaction):
         for member in transaction.members():
-            transaction.put_member(dataclasses.replace(member, until="2026-01-01T00:00:00.000Z"))
+            transaction.put_member(dataclasses.replace(member, until="2000-01-01T00:00:00.000Z"))
 
     ledger.transact(work)
+
+
+def killed(ledger):
+    """The jobs are gone without a word, and their leases and tickets have run out."""
+
+    def work(transaction):
+        for node in transaction.view.nodes.with_state(*state.IN_FLIGHT):
+            node.ticket.expires = "2000-01-01T00:00:00.000Z"
+            transaction.view.nodes.store(node)
+            transaction.save(node.name, "x", {})  # a transaction without changes is not written
+
+    pass_leases(ledger)
+    ledger.transact(work)
+
+
+def test_a_member_in_a_long_step_keeps_its_rollout_running(ledger, planner, jobs):
+    ended(ledger, "a1", "a2", "b1")
+    assert jobs[1].ask("b2") == "go" and jobs[1].ask("b2", state.DOWN) == "go"
+    pass_leases(ledger)
+    assert report(planner) == "running", "its ticket has not expired"
+    killed(ledger)
+    assert report(planner) == "incomplete"
 
 
 def report(planner, **more):

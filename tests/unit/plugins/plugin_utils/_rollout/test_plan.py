@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import (
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import (
     DRAIN,
     SERVING,
     STEPS,
@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps i
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, gate, limits, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import reduce
 
 POLICY = limits.complete_policy({}, 10)
 ENDED = "2026-01-01T00:00:00.000Z"
@@ -141,7 +142,7 @@ def test_the_kernel_that_ran_before_is_not_what_a_second_run_finds(value):
     found = [Probe("a", version="2.0", kernel="k2"), Probe("b", version="1.0", kernel="k2")]
     made = plan.build_plan("2.0", found, POLICY, previous=story(left, finished=ENDED))
     assert {name: node["from_kernel"] for name, node in made.nodes.items()} == {"a": "k1", "b": "k2"}
-    view = events.reduce([dict(plan.make_event(made, "r"), event="plan", run="x", time="2026-01-02T00:00:00.000Z")])
+    view = reduce([dict(plan.make_event(made, "r"), event="plan", run="x", time="2026-01-02T00:00:00.000Z")])
     assert view.nodes.get("a").from_kernel == "k1"
 
 
@@ -343,12 +344,12 @@ def test_bad_input_is_named(arguments, words):
 
 @pytest.mark.parametrize("value", state.IN_FLIGHT)
 def test_a_node_in_flight_that_is_left_out_is_not_forgotten(value):
-    why = r"z was in flight \(%s\) when its controller died, and is not among the nodes of this run" % value
+    why = r"z was in flight \(%s\) when its run was interrupted, and is not among the nodes of this run" % value
     with pytest.raises(plan.PlanError, match=why):
         plan.build_plan("2.0", probes("a-r1"), POLICY, previous=before("z", value))
     made = plan.build_plan("2.0", probes("a-r1"), POLICY, previous=before("z", value), abandoned=["z"])
     assert made.order == ["a-r1"] and made.nodes["z"]["state"] == "lost"
-    assert made.nodes["z"]["reason"] == "abandoned: it was %s when its controller died" % value
+    assert made.nodes["z"]["reason"] == "abandoned: it was %s when its run was interrupted" % value
 
 
 @pytest.mark.parametrize(
@@ -519,7 +520,7 @@ def test_a_canary_that_was_in_flight_when_its_controller_died_is_one_again(value
         made = plan.build_plan("2.0", probes("a-r1", "z-r9"), POLICY, previous=left, canaries=named)
         assert (made.order, made.orphans, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
         assert any(
-            "z-r9" in line and "was in flight when its controller died, canary" in line
+            "z-r9" in line and "was in flight when its run was interrupted, canary" in line
             for line in plan_text.describe_plan(made, "x")
         )
     assert plan.build_plan(
@@ -535,7 +536,7 @@ def test_no_node_starts_beside_an_orphaned_canary():
         canaries=["z-r9"],
         previous=story(state.Node("z-r9", "soaking", canary=True)),
     )
-    view = events.reduce([dict(plan.make_event(made, "x"), event="plan", run="r", time=ENDED)])
+    view = reduce([dict(plan.make_event(made, "x"), event="plan", run="r", time=ENDED)])
     assert gate.decide(view, DRAIN, "z-r9").answer == "go"
     assert gate.decide(view, DRAIN, "a-r1").answer == "wait"
     assert gate.decide(view, DRAIN, "a-r1", ["a-r1"]).answer == "stop", "the canary has left the play"

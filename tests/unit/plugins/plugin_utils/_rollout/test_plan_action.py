@@ -162,6 +162,13 @@ def test_malformed_answer_of_one_node_leaves_the_plan_of_others(act, option, ans
     assert option != "audits" or "driver_audit" in made["nodes"]["b"]["reason"]
 
 
+def test_plan_is_printed_to_stderr(act, capsys):
+    """What a callback prints to stdout stays JSON."""
+    capsys.readouterr()
+    made, printed = act(), capsys.readouterr()
+    assert made["lines"] and all(line in printed.err for line in made["lines"]) and printed.out == ""
+
+
 JOB = {"id": 42, "template": "upgrade", "workflow": "7", "workflow_name": "driver upgrade", "user": "kim"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_step
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import steps, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 
 pytestmark = pytest.mark.cores
@@ -137,7 +137,7 @@ def test_words_of_a_node_are_cleaned_where_they_enter_the_ledger(given):
 @pytest.mark.parametrize(
     ("record", "goes_on"),
     [
-        *(({"name": name}, name in (*steps.PUTTING_BACK, *steps.CLOSING)) for name in steps.STEPS),
+        *(({"name": name}, name in (*state.PUTTING_BACK, *state.CLOSING)) for name in state.STEPS),
         *(({"name": "", "state": ended}, True) for ended in ("failed", "rolled_back", "quarantined", "lost")),
         *(({"name": "", "state": ended}, False) for ended in ("done", "skipped", "pending")),
         ({"failed": "boom"}, True),

@@ -14,7 +14,7 @@ pytest.importorskip("ansible", reason="action plugins need Ansible")
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _rollout_action
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, requests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.requests import Request
@@ -76,7 +76,7 @@ class Gate(rollout_gate.ActionModule):
 
 
 def request(gate, node, present=None, **more):
-    return Request(node, steps.DRAIN, gate.identity, NAMES if present is None else present, dict(ASKING, **more))
+    return Request(node, state.DRAIN, gate.identity, NAMES if present is None else present, dict(ASKING, **more))
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def ledger(tmp_path, url, gate):
 
 
 def down(transaction, name):
-    for phase in (steps.DRAIN, steps.DOWN):
+    for phase in (state.DRAIN, state.DOWN):
         transaction.append("grant", run="run", node=name, phase=phase, ticket="t" + phase, expires=LATER)
 
 
@@ -124,7 +124,7 @@ def test_a_node_that_would_wait_is_told_so_and_nothing_is_written(ledger, gate):
 
 
 ASKING = {
-    "phase": steps.DRAIN,
+    "phase": state.DRAIN,
     "patience_s": 0.3,
     "patience_max_s": 0.3,
     "poll_s": 0.02,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, options, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import reduce
 
 NEW = "2.0.1"
 
@@ -60,7 +61,7 @@ def made(names, policy, canaries=()):
 
 
 def view_of(one):
-    return events.reduce(
+    return reduce(
         [
             {
                 "event": "plan",
@@ -84,7 +85,7 @@ def put(view, name, what, failure=""):
 
 
 def answer(view, name, present=None):
-    decision = gate.decide(view, steps.DRAIN, name, present)
+    decision = gate.decide(view, state.DRAIN, name, present)
     return decision.answer, decision.reason
 
 

@@ -10,7 +10,7 @@ import pytest
 import zoneinfo
 from hypothesis import strategies
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 NIGHT = {"days": ["sat"], "from": "22:00", "to": "04:00"}
 
@@ -42,22 +42,22 @@ def at(text):
     ],
 )
 def test_when_a_window_is_open(window, now, needed, expected):
-    windows.check_windows([window])
-    assert windows.state_at([window], at(now), needed).open is expected
+    limits.check_windows([window])
+    assert limits.state_at([window], at(now), needed).open is expected
 
 
 def test_windows_that_touch_are_one():
     pair = [{"from": "20:00", "to": "00:00"}, {"from": "00:00", "to": "02:00"}]
-    assert windows.state_at(pair, at("2026-01-03 23:30"), 7200).open
-    assert not windows.state_at(pair, at("2026-01-03 23:30"), 3 * 3600).open
+    assert limits.state_at(pair, at("2026-01-03 23:30"), 7200).open
+    assert not limits.state_at(pair, at("2026-01-03 23:30"), 3 * 3600).open
 
 
 def test_why_it_is_closed_and_when_it_opens():
     assert (
-        windows.state_at([NIGHT], at("2026-01-03 12:00"), 0).reason
+        limits.state_at([NIGHT], at("2026-01-03 12:00"), 0).reason
         == "outside of the maintenance window; the next one opens at 2026-01-03 22:00 UTC"
     )
-    late = windows.state_at([NIGHT], at("2026-01-04 03:50"), 1200)
+    late = limits.state_at([NIGHT], at("2026-01-04 03:50"), 1200)
     assert "closes at 04:00 UTC" in late.reason and "20 min" in late.reason and "2026-01-10 22:00 UTC" in late.reason
 
 
@@ -80,8 +80,8 @@ def test_why_it_is_closed_and_when_it_opens():
     ],
 )
 def test_invalid_windows_are_named(bad, words):
-    with pytest.raises(windows.WindowError, match=words):
-        windows.check_windows(bad)
+    with pytest.raises(limits.WindowError, match=words):
+        limits.check_windows(bad)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_invalid_windows_are_named(bad, words):
 )
 def test_windows_in_which_no_node_could_ever_start_are_refused(found, needed, words):
     if words is None:
-        windows.require_room(found, at("2026-01-03 12:00"), needed)
+        limits.require_room(found, at("2026-01-03 12:00"), needed)
         return
-    with pytest.raises(windows.WindowError, match=words):
-        windows.require_room(found, at("2026-01-03 12:00"), needed)
+    with pytest.raises(limits.WindowError, match=words):
+        limits.require_room(found, at("2026-01-03 12:00"), needed)
 
 
 # Zones and a week around each of their changes of clocks: by one hour, by 30 minutes, at midnight, and none.
@@ -131,11 +131,11 @@ def wall_says(window, now):
     today, minutes = wall.date(), wall.hour * 60 + wall.minute
     opens, closes = (int(window[key][:2]) * 60 + int(window[key][3:]) for key in ("from", "to"))
     if opens < closes:
-        return window["days"].count(windows.DAYS[today.weekday()]) > 0 and opens <= minutes < closes
-    yesterday = windows.DAYS[(today.weekday() - 1) % 7]
+        return window["days"].count(limits.DAYS[today.weekday()]) > 0 and opens <= minutes < closes
+    yesterday = limits.DAYS[(today.weekday() - 1) % 7]
     return (
         minutes >= opens
-        and windows.DAYS[today.weekday()] in window["days"]
+        and limits.DAYS[today.weekday()] in window["days"]
         or minutes < closes
         and yesterday in window["days"]
     )
@@ -149,8 +149,8 @@ def moments(draw):
     length = draw(strategies.one_of(strategies.integers(1, 16), strategies.integers(1, 95))) * 15
     days = draw(
         strategies.one_of(
-            strategies.just(list(windows.DAYS)),
-            strategies.lists(strategies.sampled_from(windows.DAYS), min_size=1, unique=True),
+            strategies.just(list(limits.DAYS)),
+            strategies.lists(strategies.sampled_from(limits.DAYS), min_size=1, unique=True),
         )
     )
     window = {"from": clock(opens), "to": clock(opens + length), "days": days, "timezone": zone}
@@ -175,9 +175,9 @@ def moments(draw):
 )
 def test_a_window_is_open_when_the_clock_on_the_wall_says_so_and_at_no_other_time(moment, needed_min):
     window, now = moment
-    windows.check_windows([window])
+    limits.check_windows([window])
     expected = all(wall_says(window, now + datetime.timedelta(minutes=number)) for number in range(max(needed_min, 1)))
-    assert windows.state_at([window], now, needed_min * 60).open is expected, "%s, %s" % (window, now)
+    assert limits.state_at([window], now, needed_min * 60).open is expected, "%s, %s" % (window, now)
 
 
 @pytest.mark.parametrize("zone, day", CHANGES)
@@ -189,11 +189,11 @@ def test_every_quarter_of_an_hour_around_a_change_of_clocks(zone, day):
         ("23:30", "00:30"),
         ("00:15", "03:30"),
     ):
-        window = {"from": opens, "to": closes, "days": list(windows.DAYS), "timezone": zone}
+        window = {"from": opens, "to": closes, "days": list(limits.DAYS), "timezone": zone}
         wrong = []
         for number in range(-900, 1200, 15):
             now = at(day + " 00:00") + datetime.timedelta(minutes=number)
-            if windows.state_at([window], now, 0).open is not wall_says(window, now):
+            if limits.state_at([window], now, 0).open is not wall_says(window, now):
                 wrong.append(now.strftime("%d %H:%M"))
         assert wrong == [], window
 
@@ -217,8 +217,8 @@ def test_every_quarter_of_an_hour_around_a_change_of_clocks(zone, day):
     ],
 )
 def test_zones_that_are_none_have_their_own_words(zone, words):
-    with pytest.raises(windows.WindowError) as caught:
-        windows.check_windows([{"from": "22:00", "to": "23:00", "timezone": zone}])
+    with pytest.raises(limits.WindowError) as caught:
+        limits.check_windows([{"from": "22:00", "to": "23:00", "timezone": zone}])
     assert (
         str(caught.value).startswith("rollout_windows[0].timezone ")
         and words in str(caught.value)
@@ -228,7 +228,7 @@ def test_zones_that_are_none_have_their_own_words(zone, words):
 
 @pytest.mark.parametrize("date", ["9999-12-31", "0001-01-01", "1969-12-31"])
 def test_dates_that_no_clock_reaches_are_refused(date):
-    with pytest.raises(windows.WindowError, match=r"rollout_windows\[0\].date is '%s'; expected a date" % date):
-        windows.require_room(
+    with pytest.raises(limits.WindowError, match=r"rollout_windows\[0\].date is '%s'; expected a date" % date):
+        limits.require_room(
             [{"date": date, "from": "22:00", "to": "23:00", "timezone": "Asia/Kolkata"}], at("2026-01-03 12:00"), 60
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 LATER = "2030-01-01T00:00:00.000Z"

@@ -16,12 +16,11 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_progress
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import formats as markup
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits, options
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, options, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
     formats,
     page,
@@ -35,8 +34,10 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
     SERVES,
     WORST,
     find_failed_step,
+    find_next_step,
     format_span,
 )
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report.test_formats import EVIL, Page
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import START, Story
 
@@ -253,6 +254,19 @@ class TestEveryState:
     def test_who_failed_is_told_what_to_do(self, name):
         assert name in WORST and NEXT_STEP[name] and SERVES[name]
 
+    @pytest.mark.parametrize("is_finished", [True, False], ids=["ended", "interrupted"])
+    @pytest.mark.parametrize("value, failure", [("rolled_back", "hard"), ("failed", "soft"), ("failed", "sick")])
+    def test_retry_is_for_runs_that_were_interrupted(self, value, failure, is_finished):
+        """The next run tries again what failed in a run that ended, and in any case what was sick before."""
+        made = Story("a1", "b1").fails("a1", value, failure=failure).done("b1")
+        doc = document(made.end() if is_finished else made)[0]
+        needs_retry = not is_finished and failure != state.SICK
+        suites = ElementTree.fromstring(formats.render_junit(doc).split("\n", 1)[1])
+        case = next(case for case in suites.iter("testcase") if case.get("name") == "a1")
+        card = Page(page.render_page(doc, document(made)[1])).all("details", class_="node")[0]["text"]
+        for said in (doc["next_steps"][0], case[0].text, card):
+            assert ("rollout_verb=retry" in said, "same playbook again" in said) == (needs_retry, not needs_retry)
+
     def test_the_live_view_counts_every_state_once(self):
         counted = rollout_progress.DONE + rollout_progress.FAILED + rollout_progress.IN_FLIGHT + ("pending",)
         assert sorted(counted) == sorted(state.STATES)
@@ -345,7 +359,7 @@ class TestEarlierRuns:
         again(made, ["a1", "b1"], keep={"a1": {"orphaned": True}})
         nodes = document(made, False)[0]["nodes"]
         assert (
-            nodes["a1"]["earlier"][0]["reason"] == "in flight when its controller died, in step install"
+            nodes["a1"]["earlier"][0]["reason"] == "in flight when its run was interrupted, in step install"
             and nodes["a1"]["steps"]
         )
         assert [(one["state"], one["reason"]) for one in nodes["b1"]["earlier"]] == [
@@ -626,7 +640,7 @@ class TestPage:
         assert (
             "GPU 3 is gone" in cards[1]["text"]
             and "validate" in cards[1]["text"]
-            and NEXT_STEP["rolled_back"] in cards[1]["text"]
+            and find_next_step("rolled_back", "hard", "now") in cards[1]["text"]
         )
         order = [one["attributes"].get("id") for one in found.all("section") if one["attributes"].get("id")]
         assert order == ["attention", "budgets", "timeline", "nodes", "said"]
@@ -900,7 +914,7 @@ class TestEstimate:
         ],
     )
     def test_what_is_left(self, pending, ages, slots, durations, expected):
-        assert estimate.estimate_remaining(pending, ages, slots, durations, 900) == expected
+        assert plan_text.estimate_remaining(pending, ages, slots, durations, 900) == expected
 
 
 @pytest.fixture

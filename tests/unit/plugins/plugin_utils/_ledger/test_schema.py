@@ -5,7 +5,22 @@ from __future__ import annotations
 
 import datetime
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import format_time
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import (
+    LedgerError,
+    check_node,
+    format_time,
+)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "-x", "a\n", None])
+def test_names_that_would_leave_the_directory_are_refused(tmp_path, name):
+    with pytest.raises(LedgerError):
+        Ledger(str(tmp_path), name)
+    with pytest.raises(LedgerError):
+        check_node(name)
 
 
 def test_times_of_the_ledger_compare_as_texts():

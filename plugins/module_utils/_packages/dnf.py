@@ -40,12 +40,15 @@ INSTALL_OPTIONS = (
     "--setopt=clean_requirements_on_remove=False",
     "--setopt=keepcache=1",
 )
+LOCK_PACKAGE = "python3-dnf-plugin-versionlock"
 LOCK_PLUGIN = "/etc/dnf/plugins/versionlock.conf"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULES = "/etc/dnf/modules.d"
 REMOVE, STREAM = "!", "stream:"
 # Where metadata did not come: dnf's words for a mirror that does not answer, and for a cache that it lacks.
 NO_METADATA = re.compile(r"Failed to download metadata|Cannot download repomd|Cache-only enabled but no cache")
+# A repository that is left out (skip_if_unavailable) is told in the words of an error, and fails nothing.
+LEFT_OUT = re.compile(r"^Error: Failed to download metadata for repo '([^']*)'.*\n?", re.M)
 FOREIGN = ("i686", "i386", "src", "nosrc")
 REPOSITORIES = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")  # dnf.conf(5), reposdir
 CONFIGURATION = "/etc/dnf/dnf.conf"
@@ -71,6 +74,14 @@ def name_package(name, version) -> str:
     """Return what dnf and rpm call one package: a foreign architecture follows, see ``dpkg.key_of``."""
     plain, dummy, arch = name.partition(":")
     return "%s-%s%s" % (plain, version, "." + arch if arch else "")
+
+
+def without_left_out(err) -> str:
+    """Return what dnf said, without its errors about repositories that it then left out."""
+    ignored = set(
+        name for names in re.findall(r"^Ignoring repositories: (.*)$", err, re.M) for name in names.split(", ")
+    )
+    return LEFT_OUT.sub(lambda match: "" if match.group(1) in ignored else match.group(0), err)
 
 
 class Dnf(Manager):
@@ -100,12 +111,14 @@ class Dnf(Manager):
         return self.path(self.lock_settings().get("locklist") or LOCKS)
 
     def hold_problem(self) -> tuple[str, str] | None:
-        """Return why a lock would hold nothing: a list that no plugin reads."""
+        """Return why a lock would hold nothing: a list that no plugin reads. The first hold installs the plugin."""
         settings = self.lock_settings()
         if not settings:
+            if self.query(["--queryformat", "%{name}", LOCK_PACKAGE]).split():
+                return None
             return (
-                "dnf's plugin versionlock is not installed",
-                "install python3-dnf-plugin-versionlock on the node, then run again",
+                "dnf's plugin versionlock is not installed, and no repository offers it",
+                "install %s on the node, then run again" % LOCK_PACKAGE,
             )
         if settings.get("enabled", "1").lower() in ("0", "false", "no"):
             return (
@@ -264,7 +277,7 @@ class Dnf(Manager):
         if (
             rc not in (0, 1)
             or (rc == 1 and not told_no)
-            or (not told_no and re.search(r"^(Error:|No match for argument)", err + "\n" + out, re.M))
+            or (not told_no and re.search(r"^(Error:|No match for argument)", without_left_out(err) + "\n" + out, re.M))
         ):
             raise DnfError("the simulated transaction", rc, out, err)
         self.told[question] = out
@@ -369,7 +382,7 @@ class Dnf(Manager):
         before = self.switch(stream)
         try:
             rc, out, err = self.transact("-y", words, action, list(options), self.timeout_s)
-            if rc or re.search(r"^Error:", err, re.M):
+            if rc or re.search(r"^Error:", without_left_out(err), re.M):
                 raise DnfError("dnf %s" % action, rc, out, err)
             return out
         except BaseException:
@@ -402,13 +415,15 @@ class Dnf(Manager):
         chosen = self.unfiltered_options(stream) + ["--downloadonly"] + [word for word in options if word != ALL]
         for action, part in self.parts(self.lacking(words)):
             rc, out, err = self.transact("-y", part, action, chosen, self.timeout_s)
-            if rc or re.search(r"^Error:", err, re.M):
+            if rc or re.search(r"^Error:", without_left_out(err), re.M):
                 raise DnfError("dnf %s --downloadonly" % action, rc, out, err)
 
     def mark(self, action, names) -> None:
         """Lock packages at the version they have, or lift their locks. A line of the list is for every architecture."""
         if not names:
             return
+        if action == "hold" and not self.lock_settings():
+            self.install_lock_plugin()
         path, plain = self.lock_file(), set(name.split(":", 1)[0] for name in names)
         hold = dict(
             (name, have["version"])
@@ -424,3 +439,9 @@ class Dnf(Manager):
         text = files.read_text(path)
         if names and text is not None:
             write_atomically(path, render_locks(text, {}, list(names)))
+
+    def install_lock_plugin(self) -> None:
+        command = ["dnf", "-y", "-q", "--setopt=install_weak_deps=False", "--exclude=kernel*", "--exclude=*nvidia*"]
+        rc, out, err = self.runner(command + ["install", LOCK_PACKAGE], self.timeout_s)
+        if rc or not self.lock_settings():
+            raise DnfError("dnf install %s" % LOCK_PACKAGE, rc, out, err)

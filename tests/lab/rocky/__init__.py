@@ -3,6 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """rocky9-like: a machine with Debian's userland, and with the identity and the package world of Rocky Linux 9.
 
-It is not Rocky Linux. Real on it are dnf, rpm, DKMS and dracut as Debian packages them, an rpm database, module streams,
-versionlock, kernels side by side, and builds for them. There is no SELinux.
+It is not Rocky Linux. Real on it are dnf, rpm, DKMS and dracut as Debian packages them, an rpm database, module
+streams, versionlock, kernels side by side, and builds for them. There is no SELinux.
 """

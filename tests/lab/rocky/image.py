@@ -60,6 +60,9 @@ HIDDEN = (
     f"{packages.PLUGINS}__pycache__/versionlock*",
     "etc/dnf/plugins/versionlock.*",
     "etc/dnf/automatic.conf",
+    # a plugin that a new system does not have
+    f"{packages.PLUGINS}local.py",
+    "etc/dnf/plugins/local.conf",
 )
 DNF_CONF = """\
 [main]
@@ -92,7 +95,8 @@ INSTALLED = tuple(
     for package in (packages.RELEASE_PACKAGE, *packages.USERLAND, *packages.BOOT)
     if package.name != "kernel-headers"
 )
-KERNEL_PARTS = ("kernel", "kernel-core", "kernel-modules", "kernel-modules-core", "kernel-headers")
+# With what modules are built with, as the other images of the lab have it.
+KERNEL_PARTS = ("kernel", "kernel-core", "kernel-modules", "kernel-modules-core", "kernel-headers", "kernel-devel")
 
 
 def build_tools(root: Path, log: Path) -> None:
@@ -130,9 +134,12 @@ def write_settings(root: Path) -> None:
     (root / "usr/bin/yum").symlink_to("dnf")
 
 
-def build_system(root: Path, log: Path) -> None:
-    """Make the repositories and turn the system into the one that they are for."""
+def build_repositories(root: Path, log: Path) -> None:
     repository.build_all(root, root / repository.PLACE)
+
+
+def build_system(root: Path, log: Path) -> None:
+    """Turn the system into the one that the repositories are for."""
     hide_debian(root)
     write_settings(root)
     in_root = ["chroot", root]
@@ -157,10 +164,26 @@ def tools_layer() -> layers.Layer:
     return layers.Layer("dnf", title, inputs, build_tools, (image.base_layer(SUITE),))
 
 
-def system_layer() -> layers.Layer:
+def repositories_layer() -> layers.Layer:
     here = Path(__file__).parent
-    inputs = {"revision": REVISION, "sources": layers.digest_files([*here.glob("*.py"), here.parent / "stubs.py"], here.parent)}
+    sources = [here / "packages.py", here / "repository.py", here.parent / "stubs.py"]
     below = tools_layer()
     return layers.Layer(
-        "rocky", f"the {packages.SYSTEM} image's system", inputs, build_system, (below, *below.parents)
+        "rpms",
+        f"the repositories of {packages.SYSTEM}",
+        {"revision": REVISION, "sources": layers.digest_files(sources, here.parent)},
+        build_repositories,
+        (below, *below.parents),
+    )
+
+
+def system_layer() -> layers.Layer:
+    here = Path(__file__).parent
+    below = repositories_layer()
+    return layers.Layer(
+        "rocky",
+        f"the {packages.SYSTEM} image's system",
+        {"revision": REVISION, "sources": layers.digest_files([here / "image.py"], here)},
+        build_system,
+        (below, *below.parents),
     )

@@ -202,13 +202,7 @@ set -eu
 [ "$1" != add ] || exec dracut --force --quiet --kver "$2" "/boot/initramfs-$2.img"
 """
 BOOT = (
-    Package(
-        "grubby",
-        "8.40",
-        "63.el9",
-        texts={"/usr/sbin/grubby": GRUBBY},
-        programs=("/usr/sbin/grubby",),
-    ),
+    Package("grubby", "8.40", "63.el9", texts={"/usr/sbin/grubby": GRUBBY}, programs=("/usr/sbin/grubby",)),
     Package(
         "grub2-common",
         "2.06",
@@ -452,9 +446,10 @@ def list_driver(version: str, broken: bool = False) -> list[Package]:
 
     firmware = f"/lib/firmware/nvidia/{version}/gsp_%s.bin"
     # Renamed with branch 580.
-    fabric, nscq = ("nvidia-fabricmanager", "libnvidia-nscq") if branch >= 580 else (
-        "nvidia-fabric-manager",
-        f"libnvidia-nscq-{branch}",
+    fabric, nscq = (
+        ("nvidia-fabricmanager", "libnvidia-nscq")
+        if branch >= 580
+        else ("nvidia-fabric-manager", f"libnvidia-nscq-{branch}")
     )
     imex = "nvidia-imex" if branch >= 580 else f"nvidia-imex-{branch}"
     return [
@@ -496,16 +491,12 @@ def list_driver(version: str, broken: bool = False) -> list[Package]:
             texts={"/usr/bin/nvidia-smi": f"#!/bin/sh\necho '{note.strip()}' >&2\nexit 9\n"},
             programs=("/usr/bin/nvidia-smi",),
         ),
-        make_library(
-            "nvidia-driver-libs", "libnvidia-glcore", requires=same("libnvidia-ml", "libnvidia-gpucomp")
-        ),
+        make_library("nvidia-driver-libs", "libnvidia-glcore", requires=same("libnvidia-ml", "libnvidia-gpucomp")),
         make("nvidia-driver", requires=same("nvidia-driver-libs", "nvidia-kmod-common")),
         make("nvidia-settings", requires=same("libnvidia-ml")),
         make("nvidia-xconfig"),
         make(
-            "nvidia-open",
-            arch="noarch",
-            requires=same("kmod-nvidia-open-dkms", "nvidia-driver", "nvidia-driver-cuda"),
+            "nvidia-open", arch="noarch", requires=same("kmod-nvidia-open-dkms", "nvidia-driver", "nvidia-driver-cuda")
         ),
         make(
             "cuda-drivers",

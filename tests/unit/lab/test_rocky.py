@@ -47,7 +47,7 @@ def test_every_requirement_is_provided_by_a_package_of_the_repositories():
     provided |= {package.name for package in EVERYTHING}
     required = {need.split(" ", 1)[0] for package in EVERYTHING for need in package.requires}
     assert required - provided == set()
-    assert required > {"dkms", "nvidia-kmod-common", f"kernel-core-uname-r"}
+    assert required > {"dkms", "nvidia-kmod-common", "kernel-core-uname-r"}
 
 
 @pytest.mark.parametrize("version", packages.DRIVERS)
@@ -123,9 +123,13 @@ def test_module_metadata_lists_each_streams_packages_with_epoch_and_architecture
     streams = packages.list_streams(packages.DRIVERS)
     documents = list(yaml.safe_load_all(packages.write_modules(streams)))
     assert [document["document"] for document in documents] == ["modulemd"] * len(streams) + ["modulemd-defaults"]
-    found = {document["data"].get("stream"): document["data"].get("artifacts", {}).get("rpms") for document in documents[:-1]}
+    found = {
+        document["data"].get("stream"): document["data"].get("artifacts", {}).get("rpms") for document in documents[:-1]
+    }
     assert f"nvidia-kmod-common-3:{OLD}-1.el9.noarch" in found["570-dkms"]
-    assert {stream: len(items) for stream, items in streams.items()} == {name: len(rpms) for name, rpms in found.items()}
+    assert {stream: len(items) for stream, items in streams.items()} == {
+        name: len(rpms) for name, rpms in found.items()
+    }
 
 
 def test_spec_has_all_relations_scripts_and_files_of_a_package():
@@ -142,7 +146,9 @@ def test_spec_has_all_relations_scripts_and_files_of_a_package():
         scripts={"post": "true\n"},
     )
     lines = packages.spec(package, "/content").splitlines()
-    assert {"Epoch: 3", "Requires: a = 1", "Conflicts: b", "Provides: c", "%post", "/etc/other", "/usr/lib64/l"} <= set(lines)
+    assert {"Epoch: 3", "Requires: a = 1", "Conflicts: b", "Provides: c", "%post", "/etc/other", "/usr/lib64/l"} <= set(
+        lines
+    )
     assert "%config(noreplace) /etc/thing" in lines
     assert "cp -a /content/. %{buildroot}/" in lines
 
@@ -177,7 +183,7 @@ def test_nothing_that_answers_for_debian_is_left(tmp_path):
 
 def test_image_is_the_base_system_with_the_simulator_above():
     kinds = [layer.kind for layer in image.layers.stack(image.node_layer("rocky9-like"))]
-    assert kinds == ["sim", "rocky", "dnf", "base"]
+    assert kinds == ["sim", "rocky", "rpms", "dnf", "base"]
     assert "rocky9-like" in config.SYSTEMS
     assert "rocky9-like" not in config.DRIVER_VERSIONS
 
@@ -193,7 +199,9 @@ def test_repository_is_signed_and_dnf_reads_its_streams(tmp_path):
     database = tmp_path / "db"
     subprocess.run(["rpmkeys", "--dbpath", database, "--import", key], check=True, capture_output=True)
     for rpm in directory.glob("*.rpm"):
-        done = subprocess.run(["rpmkeys", "--dbpath", database, "--checksig", "-v", rpm], capture_output=True, text=True)
+        done = subprocess.run(
+            ["rpmkeys", "--dbpath", database, "--checksig", "-v", rpm], capture_output=True, text=True
+        )
         assert (done.returncode, "Signature" in done.stdout) == (0, True), done.stdout
     words = ["--repofrompath", f"cuda,file://{directory}", "--repo", "cuda", "--setopt", f"cachedir={tmp_path}/cache"]
     options = ["--installroot", tmp_path / "root", "--setopt", "cuda.gpgcheck=0", "--releasever", "9", "--setopt"]

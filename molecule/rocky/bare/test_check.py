@@ -13,6 +13,7 @@ ALLOWED = [
     r"/var/lib/dnf/.*",
     r"/var/lib/rpm/.*",
     r"/var/tmp/dnf.*",
+    r"/root/\.gnupg(/.*)?",
     r"/home/fleet/\.ansible(/tmp)?",
 ]
 

@@ -134,6 +134,16 @@ def write_settings(root: Path) -> None:
     (root / "usr/bin/yum").symlink_to("dnf")
 
 
+def rename_initramfs(root: Path) -> None:
+    """Let Debian's dracut name its images as that of RHEL does, and as dracut itself does without Debian's patch."""
+    program = root / "usr/bin/dracut"
+    text = program.read_text(encoding="utf-8")
+    debian, upstream = "boot/initrd.img-${kernel}", "boot/initramfs-${kernel}.img"
+    if debian not in text:
+        raise LabError(f"{program} has no {debian}: it is of another version than this was written for")
+    program.write_text(text.replace(debian, upstream), encoding="utf-8")
+
+
 def build_repositories(root: Path, log: Path) -> None:
     repository.build_all(root, root / repository.PLACE)
 
@@ -141,6 +151,7 @@ def build_repositories(root: Path, log: Path) -> None:
 def build_system(root: Path, log: Path) -> None:
     """Turn the system into the one that the repositories are for."""
     hide_debian(root)
+    rename_initramfs(root)
     write_settings(root)
     in_root = ["chroot", root]
     run_logged("the rpm database", log, *in_root, "rpmdb", "--initdb")

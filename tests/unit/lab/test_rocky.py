@@ -13,6 +13,7 @@ import yaml
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import systems
 from tests.lab import config, image
+from tests.lab.common import LabError
 from tests.lab.rocky import image as rocky
 from tests.lab.rocky import packages, repository
 
@@ -179,6 +180,16 @@ def test_nothing_that_answers_for_debian_is_left(tmp_path):
     rocky.hide_debian(tmp_path)
     assert [path for path in gone if (tmp_path / path).exists()] == []
     assert [path for path in kept if not (tmp_path / path).exists()] == []
+
+
+def test_initramfs_is_named_as_on_rhel(tmp_path):
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    dracut = tmp_path / "usr/bin/dracut"
+    dracut.write_text('outfile="$dracutsysrootdir/boot/initrd.img-${kernel}"\n')
+    rocky.rename_initramfs(tmp_path)
+    assert dracut.read_text() == 'outfile="$dracutsysrootdir/boot/initramfs-${kernel}.img"\n'
+    with pytest.raises(LabError):
+        rocky.rename_initramfs(tmp_path)
 
 
 def test_image_is_the_base_system_with_the_simulator_above():

@@ -53,6 +53,7 @@ FOREIGN = ("i686", "i386", "src", "nosrc")
 REPOSITORIES = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")  # dnf.conf(5), reposdir
 CONFIGURATION = "/etc/dnf/dnf.conf"
 CACHE_DIRECTORY = re.compile(r"(.+)-[0-9a-f]{16}")  # of one repository: its id, and a digest of its addresses
+NO = ("0", "no", "false", "off")
 ALL = "all"  # an option of ours: downloads are of packages that are installed too
 
 
@@ -311,35 +312,51 @@ class Dnf(Manager):
         for name, version in wanted.items():
             plain, dummy, arch = name.partition(":")
             start = "%s-%s." % (plain, version.split(":", 1)[-1])
-            for path in sorted(glob.glob(self.path("/var/cache/dnf/*/packages", glob.escape(start) + "*.rpm"))):
+            for path, repository in self.find_archives(glob.escape(start) + "*.rpm"):
                 its_arch = os.path.basename(path)[len(start) : -len(".rpm")]
-                if (its_arch == arch or not arch and its_arch not in FOREIGN) and self.is_verified(path):
+                if (its_arch == arch or not arch and its_arch not in FOREIGN) and self.is_verified(path, repository):
                     found[(name, version)] = path
         return found
 
-    def is_verified(self, path) -> bool:
+    def find_archives(self, pattern) -> list[tuple[str, str]]:
+        """``[(path, repository)]`` in dnf's cache, and in directories of the node, of which dnf makes no copy."""
+        found = []
+        for repository, options in self.list_repositories():
+            if options.get("enabled", "1").strip().lower() in NO:
+                continue
+            for url in re.findall(r"file:(/\S*)", options.get("baseurl", "")):
+                directory = re.sub(r"\$\{?\w+\}?", "*", "/" + url.strip("/"))
+                paths = glob.glob(self.path(directory, "**", pattern), recursive=True)
+                found += [(path, repository) for path in sorted(paths)]
+        for path in sorted(glob.glob(self.path("/var/cache/dnf/*/packages", pattern))):
+            match = CACHE_DIRECTORY.fullmatch(os.path.basename(os.path.dirname(os.path.dirname(path))))
+            found.append((path, match.group(1) if match else ""))
+        return found
+
+    def is_verified(self, path, repository) -> bool:
         """Return whether an archive in dnf's cache is whole and signed as its repository demands.
 
         dnf leaves an archive in its cache after a broken download, and after a signature that it refused.
         """
         options = ["--nosignature"]
-        if self.needs_signature(os.path.basename(os.path.dirname(os.path.dirname(path)))):
+        if self.needs_signature(repository):
             options = ["--define=_pkgverify_level all", "--define=_pkgverify_flags 0x0"]
         return self.runner(["rpmkeys", "--checksig"] + options + [path], 300)[0] == 0
 
-    def needs_signature(self, cache_directory) -> bool:
+    def needs_signature(self, repository) -> bool:
         """Return whether the packages of a repository have to be signed: unless its ``gpgcheck`` is off."""
-        match = CACHE_DIRECTORY.fullmatch(cache_directory)
-        repository = match.group(1) if match else ""
         default = self.read_sections(CONFIGURATION).get("main", {}).get("gpgcheck", "1")
-        values = [
-            sections[repository].get("gpgcheck", default)
+        values = [options.get("gpgcheck", default) for name, options in self.list_repositories() if name == repository]
+        return not values or any(value.strip().lower() not in NO for value in values)
+
+    def list_repositories(self) -> list[tuple[str, dict]]:
+        """``[(id, options)]`` of every configured repository; one may be there twice."""
+        return [
+            section
             for name in REPOSITORIES
             for path in sorted(glob.glob(self.path(name, "*.repo")))
-            for sections in [self.read_sections(os.path.join(name, os.path.basename(path)))]
-            if repository in sections
+            for section in self.read_sections(os.path.join(name, os.path.basename(path))).items()
         ]
-        return not values or any(value.strip().lower() not in ("0", "no", "false", "off") for value in values)
 
     def read_sections(self, path) -> dict[str, dict]:
         return parse_sections(files.read_text(self.path(path)) or "")

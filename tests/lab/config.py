@@ -21,6 +21,9 @@ DRIVER_VERSIONS = {
     "trixie": ("550.163.01-2", "550.163.01-4~bpo13+1"),
 }
 SUITES = tuple(DRIVER_VERSIONS)
+# Systems with Debian's userland under another family's packages, which keep no packages of Debian's driver.
+LOOKALIKES = ("rocky9-like",)
+SYSTEMS = (*SUITES, *LOOKALIKES)
 BRIDGES = "gflab"  # what the names of the labs' bridges begin with
 USER = "fleet"
 HIGHEST_LAB_ID = 99

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import aptconf, layers
 from .common import LabError, list_file, need_root, read_json, run, run_logged, say, write_whole
-from .config import CHECKOUT, DRIVER_VERSIONS, REGISTRY, SUITE, SUITES, USER, Lab
+from .config import CHECKOUT, DRIVER_VERSIONS, LOOKALIKES, REGISTRY, SUITE, SYSTEMS, USER, Lab
 
 HERE = Path(__file__).resolve().parent
 REVISION = "1"  # raise it when the way an image is made changes; what it is made of is counted by itself
@@ -222,11 +222,18 @@ def packages_layer(suite: str = SUITE) -> layers.Layer:
 def simulator_layer(suite: str = SUITE) -> layers.Layer:
     sources = CHECKOUT / "tests/sim"
     files = [path for path in sources.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    below = packages_layer(suite)
+    below = lookalike_layer(suite) if suite in LOOKALIKES else packages_layer(suite)
     inputs = {"sources": layers.digest_files(files, sources)}
     return layers.Layer(
         "sim", f"the GPU simulator in the {suite} image", inputs, build_simulator, (below, *below.parents)
     )
+
+
+def lookalike_layer(system: str) -> layers.Layer:
+    """The system of machines that are no Debian release's."""
+    from .rocky import image as rocky  # it takes the base system from here
+
+    return {"rocky9-like": rocky.system_layer}[system]()
 
 
 def node_layer(suite: str = SUITE) -> layers.Layer:
@@ -283,7 +290,7 @@ def refresh(lab: Lab, suite: str = SUITE) -> None:
 
 def in_use(lab: Lab) -> set[str]:
     """The layers of this checkout's images, of whichever suite."""
-    return {layer.name for suite in SUITES for layer in layers.stack(node_layer(suite))}
+    return {layer.name for suite in SYSTEMS for layer in layers.stack(node_layer(suite))}
 
 
 def prune(lab: Lab) -> list[str]:

@@ -54,16 +54,20 @@ REPOQUERY = [
 ]
 # What dnf has of a repository may be days old. One that does not answer is found out in a minute or so.
 LOOK_OPTIONS, LOOK_S = ("--refresh", "--setopt=timeout=20", "--setopt=retries=1"), 120
+LOCK_PACKAGE = "python3-dnf-plugin-versionlock"
 LOCK_PLUGIN = "/etc/dnf/plugins/versionlock.conf"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULES = "/etc/dnf/modules.d"
 REMOVE, STREAM = "!", "stream:"
 # Where metadata did not come: dnf's words for a mirror that does not answer, and for a cache that it lacks.
 NO_METADATA = re.compile(r"Failed to download metadata|Cannot download repomd|Cache-only enabled but no cache")
+# A repository that is left out (skip_if_unavailable) is told in the words of an error, and fails nothing.
+LEFT_OUT = re.compile(r"^Error: Failed to download metadata for repo '([^']*)'.*\n?", re.M)
 FOREIGN = ("i686", "i386", "src", "nosrc")
 REPOSITORIES = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")  # dnf.conf(5), reposdir
 CONFIGURATION = "/etc/dnf/dnf.conf"
 CACHE_DIRECTORY = re.compile(r"(.+)-[0-9a-f]{16}")  # of one repository: its id, and a digest of its addresses
+NO = ("0", "no", "false", "off")
 ALL = "all"  # an option of ours: downloads are of packages that are installed too
 
 
@@ -85,6 +89,14 @@ def name_package(name, version) -> str:
     """Return what dnf and rpm call one package: a foreign architecture follows, see ``dpkg.key_of``."""
     plain, dummy, arch = name.partition(":")
     return "%s-%s%s" % (plain, version, "." + arch if arch else "")
+
+
+def without_left_out(err) -> str:
+    """Return what dnf said, without its errors about repositories that it then left out."""
+    ignored = set(
+        name for names in re.findall(r"^Ignoring repositories: (.*)$", err, re.M) for name in names.split(", ")
+    )
+    return LEFT_OUT.sub(lambda match: "" if match.group(1) in ignored else match.group(0), err)
 
 
 class Dnf(Manager):
@@ -114,12 +126,14 @@ class Dnf(Manager):
         return self.path(self.lock_settings().get("locklist") or LOCKS)
 
     def hold_problem(self) -> tuple[str, str] | None:
-        """Return why a lock would hold nothing: a list that no plugin reads."""
+        """Return why a lock would hold nothing: a list that no plugin reads. The first hold installs the plugin."""
         settings = self.lock_settings()
         if not settings:
+            if self.query(["--queryformat", "%{name}", LOCK_PACKAGE]).split():
+                return None
             return (
-                "dnf's plugin versionlock is not installed",
-                "install python3-dnf-plugin-versionlock on the node, then run again",
+                "dnf's plugin versionlock is not installed, and no repository offers it",
+                "install %s on the node, then run again" % LOCK_PACKAGE,
             )
         if settings.get("enabled", "1").lower() in ("0", "false", "no"):
             return (
@@ -291,7 +305,7 @@ class Dnf(Manager):
         if (
             rc not in (0, 1)
             or (rc == 1 and not told_no)
-            or (not told_no and re.search(r"^(Error:|No match for argument)", err + "\n" + out, re.M))
+            or (not told_no and re.search(r"^(Error:|No match for argument)", without_left_out(err) + "\n" + out, re.M))
         ):
             raise DnfError("the simulated transaction", rc, out, err)
         self.told[question] = out
@@ -325,35 +339,51 @@ class Dnf(Manager):
         for name, version in wanted.items():
             plain, dummy, arch = name.partition(":")
             start = "%s-%s." % (plain, version.split(":", 1)[-1])
-            for path in sorted(glob.glob(self.path("/var/cache/dnf/*/packages", glob.escape(start) + "*.rpm"))):
+            for path, repository in self.find_archives(glob.escape(start) + "*.rpm"):
                 its_arch = os.path.basename(path)[len(start) : -len(".rpm")]
-                if (its_arch == arch or not arch and its_arch not in FOREIGN) and self.is_verified(path):
+                if (its_arch == arch or not arch and its_arch not in FOREIGN) and self.is_verified(path, repository):
                     found[(name, version)] = path
         return found
 
-    def is_verified(self, path) -> bool:
+    def find_archives(self, pattern) -> list[tuple[str, str]]:
+        """``[(path, repository)]`` in dnf's cache, and in directories of the node, of which dnf makes no copy."""
+        found = []
+        for repository, options in self.list_repositories():
+            if options.get("enabled", "1").strip().lower() in NO:
+                continue
+            for url in re.findall(r"file:(/\S*)", options.get("baseurl", "")):
+                directory = re.sub(r"\$\{?\w+\}?", "*", "/" + url.strip("/"))
+                paths = glob.glob(self.path(directory, "**", pattern), recursive=True)
+                found += [(path, repository) for path in sorted(paths)]
+        for path in sorted(glob.glob(self.path("/var/cache/dnf/*/packages", pattern))):
+            match = CACHE_DIRECTORY.fullmatch(os.path.basename(os.path.dirname(os.path.dirname(path))))
+            found.append((path, match.group(1) if match else ""))
+        return found
+
+    def is_verified(self, path, repository) -> bool:
         """Return whether an archive in dnf's cache is whole and signed as its repository demands.
 
         dnf leaves an archive in its cache after a broken download, and after a signature that it refused.
         """
         options = ["--nosignature"]
-        if self.needs_signature(os.path.basename(os.path.dirname(os.path.dirname(path)))):
+        if self.needs_signature(repository):
             options = ["--define=_pkgverify_level all", "--define=_pkgverify_flags 0x0"]
         return self.runner(["rpmkeys", "--checksig"] + options + [path], 300)[0] == 0
 
-    def needs_signature(self, cache_directory) -> bool:
+    def needs_signature(self, repository) -> bool:
         """Return whether the packages of a repository have to be signed: unless its ``gpgcheck`` is off."""
-        match = CACHE_DIRECTORY.fullmatch(cache_directory)
-        repository = match.group(1) if match else ""
         default = self.read_sections(CONFIGURATION).get("main", {}).get("gpgcheck", "1")
-        values = [
-            sections[repository].get("gpgcheck", default)
+        values = [options.get("gpgcheck", default) for name, options in self.list_repositories() if name == repository]
+        return not values or any(value.strip().lower() not in NO for value in values)
+
+    def list_repositories(self) -> list[tuple[str, dict]]:
+        """``[(id, options)]`` of every configured repository; one may be there twice."""
+        return [
+            section
             for name in REPOSITORIES
             for path in sorted(glob.glob(self.path(name, "*.repo")))
-            for sections in [self.read_sections(os.path.join(name, os.path.basename(path)))]
-            if repository in sections
+            for section in self.read_sections(os.path.join(name, os.path.basename(path))).items()
         ]
-        return not values or any(value.strip().lower() not in ("0", "no", "false", "off") for value in values)
 
     def read_sections(self, path) -> dict[str, dict]:
         return parse_sections(files.read_text(self.path(path)) or "")
@@ -396,7 +426,7 @@ class Dnf(Manager):
         before = self.switch(stream)
         try:
             rc, out, err = self.transact("-y", words, action, list(options), self.timeout_s)
-            if rc or re.search(r"^Error:", err, re.M):
+            if rc or re.search(r"^Error:", without_left_out(err), re.M):
                 raise DnfError("dnf %s" % action, rc, out, err)
             return out
         except BaseException:
@@ -429,13 +459,15 @@ class Dnf(Manager):
         chosen = self.unfiltered_options(stream) + ["--downloadonly"] + [word for word in options if word != ALL]
         for action, part in self.parts(self.lacking(words)):
             rc, out, err = self.transact("-y", part, action, chosen, self.timeout_s)
-            if rc or re.search(r"^Error:", err, re.M):
+            if rc or re.search(r"^Error:", without_left_out(err), re.M):
                 raise DnfError("dnf %s --downloadonly" % action, rc, out, err)
 
     def mark(self, action, names) -> None:
         """Lock packages at the version they have, or lift their locks. A line of the list is for every architecture."""
         if not names:
             return
+        if action == "hold" and not self.lock_settings():
+            self.install_lock_plugin()
         path, plain = self.lock_file(), set(name.split(":", 1)[0] for name in names)
         hold = dict(
             (name, have["version"])
@@ -451,3 +483,9 @@ class Dnf(Manager):
         text = files.read_text(path)
         if names and text is not None:
             write_atomically(path, render_locks(text, {}, list(names)))
+
+    def install_lock_plugin(self) -> None:
+        command = ["dnf", "-y", "-q", "--setopt=install_weak_deps=False", "--exclude=kernel*", "--exclude=*nvidia*"]
+        rc, out, err = self.runner(command + ["install", LOCK_PACKAGE], self.timeout_s)
+        if rc or not self.lock_settings():
+            raise DnfError("dnf install %s" % LOCK_PACKAGE, rc, out, err)

@@ -37,7 +37,7 @@ def installed_kernels() -> list[str]:
 
 
 def grub_environment() -> dict[str, str]:
-    lines = state.read_text("/boot/grub/grubenv").splitlines()
+    lines = (state.read_text("/boot/grub/grubenv") or state.read_text("/boot/grub2/grubenv")).splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
 
@@ -84,6 +84,12 @@ def grub_entries(text: str) -> list[dict]:
     return entries
 
 
+def entry_release(entry: str) -> str:
+    """The release of a boot loader entry, as systems of RHEL's family have them; empty where there is none."""
+    found = re.search(r"^linux\s+\S*vmlinuz-(\S+)$", state.read_text("/boot/loader/entries/%s.conf" % entry), re.M)
+    return found.group(1) if found else ""
+
+
 def grub_default(kernels: list[str]) -> str | None:
     """The release that GRUB's configuration would boot, if it says so clearly."""
     text = state.read_text("/boot/grub/grub.cfg")
@@ -99,6 +105,7 @@ def grub_default(kernels: list[str]) -> str | None:
         names = {">".join(entry[key]) for key in ("position", "title", "id")} | {entry["title"][-1], entry["id"][-1]}
         if wanted in names:
             return entry["release"] if entry["release"] in kernels else None
+    wanted = entry_release(wanted) or wanted
     return wanted if wanted in kernels else None
 
 

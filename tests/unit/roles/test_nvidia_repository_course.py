@@ -46,6 +46,7 @@ FACTS = {
         "distribution_version": "9.6",
         "distribution_major_version": "9",
         "distribution_release": "Blue Onyx",
+        "pkg_mgr": "dnf",
     },
 }
 PLACES = (

@@ -84,6 +84,17 @@ def test_grub_decides(node, default, environment, expected):
     assert booted_release(node) == expected
 
 
+@pytest.mark.parametrize(
+    ("entry", "expected"), [("0123-5.14.0-503.x86_64", "5.14.0-503.x86_64"), ("no-such-entry", "5.14.0-570.x86_64")]
+)
+def test_boot_loader_entry_decides(node, entry, expected):
+    for kernel in ("5.14.0-570.x86_64", "5.14.0-503.x86_64"):
+        node.kernel(kernel)
+        node.write(f"boot/loader/entries/0123-{kernel}.conf", f"title x\nlinux /vmlinuz-{kernel}\n")
+    node.write("boot/grub2/grubenv", f"# GRUB Environment Block\nsaved_entry={entry}\n")
+    assert booted_release(node) == expected
+
+
 def test_no_kernel_at_all(node):
     done = node.sim("boot")
     assert "no kernel image" in done.stderr

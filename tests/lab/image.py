@@ -9,9 +9,9 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from . import aptconf, layers
+from . import aptconf, layers, ubuntu
 from .common import LabError, list_file, need_root, read_json, run, run_logged, say, write_whole
-from .config import CHECKOUT, DRIVER_VERSIONS, REGISTRY, SUITE, SUITES, USER, Lab
+from .config import CHECKOUT, DRIVER_VERSIONS, LIKE, REGISTRY, SUITE, SUITES, USER, Lab
 
 HERE = Path(__file__).resolve().parent
 REVISION = "1"  # raise it when the way an image is made changes; what it is made of is counted by itself
@@ -86,6 +86,12 @@ def use_host_network_settings(root: Path, suite: str) -> list[aptconf.Source]:
             (root / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(name, root / name.lstrip("/"))
     return sources
+
+
+def use_own_mirrors(root: Path, suite: str) -> None:
+    """Give a machine its way to the mirrors: the host's, but for a system that has its repository with it."""
+    if suite not in LIKE:
+        use_host_network_settings(root, suite)
 
 
 def use_host_names(root: Path) -> None:
@@ -192,6 +198,7 @@ def build_simulator(root: Path, log: Path) -> None:
 
 
 def base_layer(suite: str = SUITE) -> layers.Layer:
+    suite = LIKE.get(suite, suite)
     certs = certificates()
     inputs = {
         "revision": REVISION,
@@ -205,6 +212,7 @@ def base_layer(suite: str = SUITE) -> layers.Layer:
 
 
 def packages_layer(suite: str = SUITE) -> layers.Layer:
+    suite = LIKE.get(suite, suite)
     inputs = {
         "revision": REVISION,
         "versions": " ".join(DRIVER_VERSIONS[suite]),
@@ -219,10 +227,22 @@ def packages_layer(suite: str = SUITE) -> layers.Layer:
     )
 
 
+def system_layer(suite: str) -> layers.Layer:
+    """What makes the machines of a release those of another system."""
+    below = packages_layer(suite)
+    return layers.Layer(
+        "system",
+        f"the {suite} system over {LIKE[suite]}",
+        {"revision": REVISION, "sources": layers.digest_files(ubuntu.sources(), HERE)},
+        ubuntu.build_system,
+        (below, *below.parents),
+    )
+
+
 def simulator_layer(suite: str = SUITE) -> layers.Layer:
     sources = CHECKOUT / "tests/sim"
     files = [path for path in sources.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    below = packages_layer(suite)
+    below = system_layer(suite) if suite in LIKE else packages_layer(suite)
     inputs = {"sources": layers.digest_files(files, sources)}
     return layers.Layer(
         "sim", f"the GPU simulator in the {suite} image", inputs, build_simulator, (below, *below.parents)

@@ -192,6 +192,12 @@ def build_packages(suite: str, root: Path, log: Path) -> None:
     say(f"{len(found)} driver packages, {sum(path.stat().st_size for path in found) >> 20} MiB, lie ready in the image")
 
 
+def build_system(root: Path, log: Path) -> None:
+    use_host_names(root)
+    ubuntu.build_system(root, log)
+    (root / "etc/resolv.conf").unlink()
+
+
 def build_simulator(root: Path, log: Path) -> None:
     script = CHECKOUT / "tests/sim/install.sh"
     run_logged("the GPU simulator", log, "bash", script, root, cwd=CHECKOUT)
@@ -234,7 +240,7 @@ def system_layer(suite: str) -> layers.Layer:
         "system",
         f"the {suite} system over {LIKE[suite]}",
         {"revision": REVISION, "sources": layers.digest_files(ubuntu.sources(), HERE)},
-        ubuntu.build_system,
+        build_system,
         (below, *below.parents),
     )
 

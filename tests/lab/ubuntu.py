@@ -27,6 +27,8 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 MODULES = ("", "-modeset", "-drm", "-uvm", "-peermem")
 # Debian's packages that the driver's files are taken from.
 DEBIAN = ("libnvidia-ml1", "libcuda1", "libnvidia-cfg1", "nvidia-smi", "nvidia-persistenced")
+# Debian's packages that a server of Ubuntu has and the lab's base system has not.
+SERVER_PACKAGES = ("grub-common",)
 # Of a kernel's own modules a machine without hardware of its own needs none; nouveau is there to be kept away.
 KERNEL_MODULES = ("kernel/crypto", "kernel/drivers/gpu/drm/nouveau", "kernel/drivers/video", "kernel/fs/overlayfs")
 
@@ -431,8 +433,10 @@ def release_fields(pocket: str) -> dict[str, str]:
 
 
 def make_repository(root: Path, log: Path) -> None:
-    """Make the repository in ROOT, which has the headers of both kernels in /usr/src afterwards."""
+    """Make the repository in ROOT, which is mounted in a mount namespace of its own."""
     work = root / "var/tmp/ubuntu"
+    work.mkdir()
+    run("mount", "-t", "tmpfs", "tmpfs", work)  # of this mount namespace: thousands of files that nobody keeps
     debian, bits, trees, pool = (work / name for name in ("debian", "bits", "trees", "pool"))
     for path in (debian, bits, trees, pool):
         path.mkdir(parents=True)
@@ -450,7 +454,8 @@ def make_repository(root: Path, log: Path) -> None:
             entries[item["name"], item["version"]] = stubs.index_entry(deb)
             if item["name"].startswith("linux-headers-"):
                 name = f"usr/src/{item['name']}"
-                copy(trees / item["name"] / name, root / name)
+                (root / name).mkdir()
+                run("mount", "--bind", trees / item["name"] / name, root / name)
         build_modules(root, kernel, bits, log)
     for item in (item for items in ubuntu_archive.pockets().values() for item in items):
         key = item["name"], item["version"]
@@ -459,13 +464,15 @@ def make_repository(root: Path, log: Path) -> None:
             entries[key] = stubs.index_entry(deb)
     place = root / PLACE
     place.mkdir(parents=True)
-    pool.rename(place / "pool")
+    copy(pool, place / "pool")
     write_indexes(
         place,
         {key: text.replace("\nFilename: ./", "\nFilename: pool/") for key, text in entries.items()},
         root / KEYRING,
     )
-    shutil.rmtree(work)
+    for path in (*(root / "usr/src").glob("linux-headers-6.8.0-*"), work):
+        run("umount", path)
+        path.rmdir()
     say(f"{len(entries)} packages under Ubuntu's names lie in /{PLACE} of the image")
 
 
@@ -474,10 +481,10 @@ def make_repository(root: Path, log: Path) -> None:
 
 def build_system(root: Path, log: Path) -> None:
     """Turn a Debian root with the driver's packages beside it into a bare machine of the other identity."""
+    apt = ["chroot", root, "apt-get", "-q", "-y", "-o", "APT::Install-Recommends=false"]
+    run_logged("package lists", log, *apt, "update")
+    run_logged("what Ubuntu's server has besides", log, *apt, "install", *SERVER_PACKAGES)
     make_repository(root, log)
-    for kernel in (ubuntu_archive.RELEASE_KERNEL, ubuntu_archive.UPDATED_KERNEL):  # unpacked to build modules with
-        for name in (kernel, kernel.rsplit("-", 1)[0]):
-            shutil.rmtree(root / f"usr/src/linux-headers-{name}")
     for directory in ("etc/apt/sources.list.d", "var/lib/apt/lists", "var/cache/apt/archives"):
         shutil.rmtree(root / directory)
         (root / directory).mkdir()
@@ -487,7 +494,6 @@ def build_system(root: Path, log: Path) -> None:
         write_whole(root / path, text)
     (root / "etc/dpkg/origins/default").unlink()
     (root / "etc/dpkg/origins/default").symlink_to("ubuntu")
-    apt = ["chroot", root, "apt-get", "-q", "-y", "-o", "APT::Install-Recommends=false"]
     run_logged("package lists", log, *apt, "update")
     version = ubuntu_archive.kernel_version(ubuntu_archive.RELEASE_KERNEL)
     metas = [f"{item['name']}={version}" for item in ubuntu_archive.ubuntu_kernel_metas(ubuntu_archive.RELEASE_KERNEL)]

@@ -147,7 +147,7 @@ def test_layers_are_those_of_the_userland_with_the_system_above(tmp_path):
         "base",
     ]
     assert image.node_layer(SUITE).name != image.node_layer(userland).name
-    assert image.by_kind("system", SUITE).build is ubuntu.build_system
+    assert image.by_kind("system", SUITE).build is image.build_system
     lab = Lab(checkout=tmp_path, cache=tmp_path, number=0)
     assert {layer.name for layer in image.layers.stack(image.node_layer(SUITE))} <= image.in_use(lab)
 

@@ -94,7 +94,7 @@ def problem_with(runner, kernel, version, pin) -> str:
     if proof:
         return (
             "%s. The default boot entry was left as it is. Next step: build the module for that kernel (module "
-            "dkms_module), or remove the kernel" % proof
+            "dkms_module) or install its prebuilt one (module driver_packages), or remove the kernel" % proof
         )
     problem = boot_default.decide_boot(boot_default.read_boot(ROOT, runner), kernel, pin)["problem"]
     return (

@@ -82,7 +82,7 @@ def do_drivers(lab, arguments) -> int:
         or [suite for path in arguments.inventory for suite in machines.suites(Path(path).resolve())]
         or [config.SUITE]
     )
-    for suite in dict.fromkeys(suite for suite in suites if suite in config.SUITES):
+    for suite in dict.fromkeys(suites):
         drivers.ensure(lab, arguments.versions, suite)
     return 0
 
@@ -128,7 +128,7 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("image", help="build the machines' image, or say that it is there")
     command.add_argument("--refresh", action="store_true", help="build it anew from today's packages")
     command.add_argument(
-        "--suite", action="append", default=[], choices=config.SYSTEMS, help=f"of this system (default: {config.SUITE})"
+        "--suite", action="append", default=[], choices=config.SUITES, help=f"of this system (default: {config.SUITE})"
     )
     command.add_argument("--prune", action="store_true", help="remove images that are not this checkout's present ones")
     command.set_defaults(run=do_image)

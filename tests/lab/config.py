@@ -20,10 +20,9 @@ DRIVER_VERSIONS = {
     "bookworm": ("535.216.03-2~bpo12+1", "535.261.03-1"),
     "trixie": ("550.163.01-2", "550.163.01-4~bpo13+1"),
 }
-SUITES = tuple(DRIVER_VERSIONS)
-# Systems with Debian's userland under another family's packages, which keep no packages of Debian's driver.
-LOOKALIKES = ("rocky9-like",)
-SYSTEMS = (*SUITES, *LOOKALIKES)
+# Machines of another system's identity and packages, and the release that their userland is.
+LIKE = {"ubuntu24-like": "bookworm", "rocky9-like": "bookworm"}
+SUITES = (*DRIVER_VERSIONS, *LIKE)
 BRIDGES = "gflab"  # what the names of the labs' bridges begin with
 USER = "fleet"
 HIGHEST_LAB_ID = 99

@@ -9,9 +9,9 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from . import aptconf, layers
+from . import aptconf, layers, ubuntu
 from .common import LabError, list_file, need_root, read_json, run, run_logged, say, write_whole
-from .config import CHECKOUT, DRIVER_VERSIONS, LOOKALIKES, REGISTRY, SUITE, SYSTEMS, USER, Lab
+from .config import CHECKOUT, DRIVER_VERSIONS, LIKE, REGISTRY, SUITE, SUITES, USER, Lab
 
 HERE = Path(__file__).resolve().parent
 REVISION = "1"  # raise it when the way an image is made changes; what it is made of is counted by itself
@@ -86,6 +86,12 @@ def use_host_network_settings(root: Path, suite: str) -> list[aptconf.Source]:
             (root / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(name, root / name.lstrip("/"))
     return sources
+
+
+def use_own_mirrors(root: Path, suite: str) -> None:
+    """Give a machine its way to the mirrors: the host's, but for a system that has its repository with it."""
+    if suite not in LIKE:
+        use_host_network_settings(root, suite)
 
 
 def use_host_names(root: Path) -> None:
@@ -186,12 +192,19 @@ def build_packages(suite: str, root: Path, log: Path) -> None:
     say(f"{len(found)} driver packages, {sum(path.stat().st_size for path in found) >> 20} MiB, lie ready in the image")
 
 
+def build_system(root: Path, log: Path) -> None:
+    use_host_names(root)
+    ubuntu.build_system(root, log)
+    (root / "etc/resolv.conf").unlink()
+
+
 def build_simulator(root: Path, log: Path) -> None:
     script = CHECKOUT / "tests/sim/install.sh"
     run_logged("the GPU simulator", log, "bash", script, root, cwd=CHECKOUT)
 
 
 def base_layer(suite: str = SUITE) -> layers.Layer:
+    suite = LIKE.get(suite, suite)
     certs = certificates()
     inputs = {
         "revision": REVISION,
@@ -205,6 +218,7 @@ def base_layer(suite: str = SUITE) -> layers.Layer:
 
 
 def packages_layer(suite: str = SUITE) -> layers.Layer:
+    suite = LIKE.get(suite, suite)
     inputs = {
         "revision": REVISION,
         "versions": " ".join(DRIVER_VERSIONS[suite]),
@@ -219,21 +233,30 @@ def packages_layer(suite: str = SUITE) -> layers.Layer:
     )
 
 
+def system_layer(suite: str) -> layers.Layer:
+    """What makes the machines of a release those of another system."""
+    if suite == "rocky9-like":
+        from .rocky import image as rocky  # it takes the base system from here
+
+        return rocky.system_layer()
+    below = packages_layer(suite)
+    return layers.Layer(
+        "system",
+        f"the {suite} system over {LIKE[suite]}",
+        {"revision": REVISION, "sources": layers.digest_files(ubuntu.sources(), HERE)},
+        build_system,
+        (below, *below.parents),
+    )
+
+
 def simulator_layer(suite: str = SUITE) -> layers.Layer:
     sources = CHECKOUT / "tests/sim"
     files = [path for path in sources.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    below = lookalike_layer(suite) if suite in LOOKALIKES else packages_layer(suite)
+    below = system_layer(suite) if suite in LIKE else packages_layer(suite)
     inputs = {"sources": layers.digest_files(files, sources)}
     return layers.Layer(
         "sim", f"the GPU simulator in the {suite} image", inputs, build_simulator, (below, *below.parents)
     )
-
-
-def lookalike_layer(system: str) -> layers.Layer:
-    """The system of machines that are no Debian release's."""
-    from .rocky import image as rocky  # it takes the base system from here
-
-    return {"rocky9-like": rocky.system_layer}[system]()
 
 
 def node_layer(suite: str = SUITE) -> layers.Layer:
@@ -290,7 +313,7 @@ def refresh(lab: Lab, suite: str = SUITE) -> None:
 
 def in_use(lab: Lab) -> set[str]:
     """The layers of this checkout's images, of whichever suite."""
-    return {layer.name for suite in SYSTEMS for layer in layers.stack(node_layer(suite))}
+    return {layer.name for suite in SUITES for layer in layers.stack(node_layer(suite))}
 
 
 def prune(lab: Lab) -> list[str]:

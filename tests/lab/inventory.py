@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .common import LabError, environment
-from .config import CHECKOUT, FIRST_FREE_HOST, SUITE, SYSTEMS, Lab
+from .config import CHECKOUT, FIRST_FREE_HOST, SUITE, SUITES, Lab
 
 DEFAULT_MODEL = "h100-sxm"
 DEFAULT_COUNT = 8
@@ -115,8 +115,8 @@ def machines(groups: dict, taken: dict[str, int] | None = None) -> list[Machine]
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", model):
             raise LabError(f"host {name}: lab_gpu_model is {model!r}; expected a model's name such as {DEFAULT_MODEL}")
         suite = values.get("lab_suite", SUITE)
-        if suite not in SYSTEMS:
-            raise LabError(f"host {name}: lab_suite is {suite!r}; the lab has images of {' and '.join(SYSTEMS)}")
+        if suite not in SUITES:
+            raise LabError(f"host {name}: lab_suite is {suite!r}; the lab has images of {' and '.join(SUITES)}")
         found.append(
             Machine(
                 name,

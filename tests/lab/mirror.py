@@ -12,14 +12,12 @@ from __future__ import annotations
 import shutil
 import sys
 import tarfile
-import tempfile
 from pathlib import Path
 
-from . import config, image, stubs
+from . import config, image, repository, stubs
 from .common import LabError, run, write_whole
 
 COMPONENTS = ("main", "contrib", "non-free", "non-free-firmware")
-OWNER = "gpufleet lab mirror (made for one test)"
 
 
 def component(section: str) -> str:
@@ -39,18 +37,6 @@ def packages(archives: list[Path]) -> dict[str, str]:
     return {name: "\n".join(found) for name, found in entries.items()}
 
 
-def sign(release: Path, key: Path) -> None:
-    """InRelease beside Release, by a key that is made now; its public half goes to the file KEY."""
-    with tempfile.TemporaryDirectory(prefix="gpufleet-key-") as home:
-        gpg = ["gpg", "--homedir", home, "--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
-        try:
-            run(*gpg, "--quick-generate-key", OWNER, "ed25519", "sign", "1d")
-            run(*gpg, "--clearsign", "--digest-algo", "SHA512", "--output", release.with_name("InRelease"), release)
-            write_whole(key, run(*gpg, "--armor", "--export").stdout)
-        finally:
-            run("gpgconf", "--homedir", home, "--kill", "all", check=False)
-
-
 def make(archives: list[Path], suite: str, directory: Path) -> int:
     """Write the mirror and its tar file anew. Returns the number of packages."""
     if not archives:
@@ -61,11 +47,9 @@ def make(archives: list[Path], suite: str, directory: Path) -> int:
     dist = directory / "dists" / suite
     for name, text in packages(archives).items():
         write_whole(dist / name / "binary-amd64" / "Packages", text)
-    options = {"Origin": "gpufleet-lab", "Label": "gpufleet-lab", "Suite": suite, "Codename": suite}
-    options |= {"Architectures": "amd64", "Components": " ".join(COMPONENTS)}
-    words = [word for key, value in options.items() for word in ("-o", f"APT::FTPArchive::Release::{key}={value}")]
-    write_whole(dist / "Release", run("apt-ftparchive", *words, "release", dist).stdout)
-    sign(dist / "Release", directory / "key.asc")
+    fields = {"Origin": "gpufleet-lab", "Label": "gpufleet-lab", "Suite": suite, "Codename": suite}
+    release = repository.write_release(dist, {**fields, "Components": " ".join(COMPONENTS)})
+    repository.sign([release], directory / "key.asc")
     (directory / "pool").mkdir()
     for deb in archives:
         (directory / "pool" / deb.name).symlink_to(deb)

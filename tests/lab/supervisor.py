@@ -142,7 +142,7 @@ def identify(lab: Lab, machine: Machine, others: list[Machine], root: Path) -> N
         target.write_text(file.text, encoding="utf-8")
         target.chmod(file.mode)
         os.chown(target, uid, gid)
-    image.use_host_network_settings(root, machine.suite)
+    image.use_own_mirrors(root, machine.suite)
     with layers.chroot_mounts(root):
         run("chroot", root, SIMULATOR, "init", *build.simulator_settings(machine))
 

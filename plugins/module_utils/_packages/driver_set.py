@@ -40,6 +40,7 @@ class Closure:
         self.key = KEYS[table["package_manager"]]
         self.source = next(record["source"] for record in index[self.data["root"]] if record["version"] == version)
         self.packages, self.missing, self.needed_by, self.obsolete, self.providers = {}, {}, {}, [], {}
+        self.unwanted = other_flavours(table, flavour)
 
     def run(self, extra, general) -> Closure:
         installed = [name for name in installed_driver(general, self.installed) if not self.lies_beside(name)]
@@ -48,7 +49,8 @@ class Closure:
             for name in installed
             if is_other_flavour(general, self.flavour, name) or not self.mine(name, self.installed[name])
         ]
-        excluded = set(self.obsolete) | other_flavours(self.table, self.flavour)
+        self.unwanted |= set(name for name in self.obsolete if is_other_flavour(general, self.flavour, name))
+        excluded = set(self.obsolete) | self.unwanted
         roots = [self.data["root"]] + list(self.table["roots"]) + self.modules() + extra
         roots += [name for name in self.table.get("optional_roots", ()) if self.pick(name)]
         roots += [
@@ -163,7 +165,8 @@ class Closure:
                 providers = self.providers[name]
                 return next((item for item in providers if item in self.packages or item in queued), providers[0]), None
         names = [name for name, operator, version in group]
-        ours = [name for name in names if name not in excluded and self.a_driver_package(name)]
+        # Also one that is to be removed: a set that needs it cannot be had.
+        ours = [name for name in names if name not in self.unwanted and self.a_driver_package(name)]
         return (ours[0], None) if ours and len(ours) == len(names) else None
 
     def a_driver_package(self, name) -> bool:

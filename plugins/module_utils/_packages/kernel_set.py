@@ -33,6 +33,8 @@ DRIVER = (
     r"(lib|firmware-|xserver-xorg-video-|kmod-)?nvidia-(?!container)|libcuda|cuda-drivers|linux-(modules|objects|"
     r"signatures)-nvidia-"
 )
+# A kernel's release in a package's name. Metapackages have none: linux-generic-hwe-24.04 has the system's.
+VERSIONED = re.compile(r"-\d+\.\d+\.\d")
 DNF_PARTS = ("core", "modules", "devel")
 # dnf: the flavour, such as 64k or rt-debug, stands before the part.
 PART = re.compile(r"^kernel(?:-(?P<flavour>.+?))??(?:-(?P<part>core|modules.*|devel.*|uki-.*|headers))?$")
@@ -131,7 +133,7 @@ def find_metapackages(installed, patterns, manager) -> list[str]:
     dnf's are installed once for each kernel, as kernels are.
     """
     return sorted(
-        name for name in installed_names(installed, patterns) if manager == "apt" and not re.search(r"-\d+\.\d", name)
+        name for name in installed_names(installed, patterns) if manager == "apt" and not VERSIONED.search(name)
     )
 
 
@@ -208,7 +210,7 @@ def render_pin(held, releases=()) -> str:
             "Pin-Priority: 500",
             "",
         ]
-    metas = sorted(name for name in held if not re.search(r"-\d+\.\d", name))
+    metas = sorted(name for name in held if not VERSIONED.search(name))
     lines += [
         "Explanation: no other kernel comes by itself.",
         "Package: %s" % " ".join(list(BLOCKED) + metas),

@@ -47,16 +47,21 @@ def canonical(name: str) -> str | None:
     return "nvidia_" + match.group(1) if match.group(1) else "nvidia"
 
 
+def listing(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(state.path(folder)))
+    except OSError:
+        return []
+
+
 def module_file(name: str, release: str) -> str | None:
-    """The file of a module for a kernel, where DKMS puts it."""
+    """The file of a module for a kernel, where DKMS puts it or a package of prebuilt modules has it."""
     found = []
-    for folder in ("updates/dkms", "updates", "extra", "kernel/drivers/video", "kernel/drivers/char"):
-        base = "/lib/modules/%s/%s" % (release, folder)
-        try:
-            entries = sorted(os.listdir(state.path(base)))
-        except OSError:
-            continue
-        for entry in entries:
+    place = "/lib/modules/%s/" % release
+    prebuilt = ["kernel/" + entry for entry in listing(place + "kernel") if entry.startswith("nvidia-")]
+    for folder in ("updates/dkms", "updates", "extra", *prebuilt, "kernel/drivers/video", "kernel/drivers/char"):
+        base = place + folder
+        for entry in listing(base):
             stem = re.sub(r"\.ko(\.(xz|zst|gz))?$", "", entry)
             if stem != entry and FILE_NAME.match(stem) and canonical(stem) == name:
                 found.append((len(stem), base + "/" + entry))

@@ -195,7 +195,7 @@ def test_initramfs_is_named_as_on_rhel(tmp_path):
 def test_image_is_the_base_system_with_the_simulator_above():
     kinds = [layer.kind for layer in image.layers.stack(image.node_layer("rocky9-like"))]
     assert kinds == ["sim", "rocky", "rpms", "dnf", "base"]
-    assert "rocky9-like" in config.SYSTEMS
+    assert "rocky9-like" in config.SUITES
     assert "rocky9-like" not in config.DRIVER_VERSIONS
 
 

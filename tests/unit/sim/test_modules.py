@@ -58,6 +58,16 @@ def test_loading_brings_what_is_needed(node, compress):
     assert len(list((node.root / "run/gpusim/proc-driver/nvidia/gpus").iterdir())) == 8
 
 
+def test_modules_of_a_prebuilt_package_are_loaded_where_dkms_built_none(node):
+    start(node, version=NEW, folder="kernel/nvidia-570srv-open")
+    node.tool("modprobe", "nvidia")
+    assert node.read("run/gpusim/sys/module/nvidia/version") == NEW + "\n"
+    node.tool("rmmod", "nvidia")
+    node.module(version=OLD)
+    node.tool("modprobe", "nvidia")
+    assert node.read("run/gpusim/sys/module/nvidia/version") == OLD + "\n", "the kernel searches updates first"
+
+
 def test_device_files_come_and_go_with_the_modules(node):
     start(node)
 

@@ -11,136 +11,14 @@ repositories).
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt
+from ansible_collections.gpufleet.lifecycle.tests.lab.ubuntu_archive import (
+    package,
+    ubuntu_prebuilt,
+    ubuntu_server,
+    ubuntu_transitional,
+)
 
-
-def package(name, version, depends="", provides="", source=None, conflicts="", size=4096, installed=64, replaces=""):
-    return {
-        "name": name,
-        "version": version,
-        "depends": depends,
-        "provides": provides,
-        "source": source or name,
-        "conflicts": conflicts,
-        "size": size,
-        "installed": installed,
-        "replaces": replaces,
-    }
-
-
-# --- Ubuntu's archive ------------------------------------------------------------------------------------------------
-
-
-def ubuntu_server(branch, version, revision="0ubuntu0.24.04.1"):
-    """A ``-server`` branch of Ubuntu's archive."""
-    full, mark, source = (
-        "%s-%s" % (version, revision),
-        "%s-server" % branch,
-        "nvidia-graphics-drivers-%s-server" % branch,
-    )
-    common = "nvidia-kernel-common-%s" % mark
-    found = [
-        package("libnvidia-cfg1-" + mark, full, source=source),
-        package(
-            "libnvidia-compute-" + mark,
-            full,
-            source=source,
-            conflicts="libnvidia-compute",
-            provides="libnvidia-compute",
-        ),
-        package("libnvidia-decode-" + mark, full, "libnvidia-compute-%s (= %s)" % (mark, full), source=source),
-        package("nvidia-utils-" + mark, full, "libnvidia-compute-%s (= %s)" % (mark, full), source=source),
-        package("nvidia-compute-utils-" + mark, full, "libnvidia-compute-%s (= %s)" % (mark, full), source=source),
-        package("nvidia-firmware-%s-%s" % (mark, version), full, source=source),
-        package(common, full, "nvidia-firmware-%s-%s" % (mark, version), "%s-%s" % (common, version), source=source),
-    ]
-    for suffix in ("", "-open"):
-        kernel_source, dkms = "nvidia-kernel-source-%s%s" % (mark, suffix), "nvidia-dkms-%s%s" % (mark, suffix)
-        no_dkms = "nvidia-headless-no-dkms-%s%s" % (mark, suffix)
-        found += [
-            package(kernel_source, full, source=source),
-            package(
-                dkms,
-                full,
-                "dkms, %s (= %s), %s (= %s)" % (kernel_source, full, common, full),
-                "nvidia-dkms-kernel",
-                source=source,
-                conflicts="nvidia-dkms-kernel",
-            ),
-            package(
-                no_dkms,
-                full,
-                "libnvidia-cfg1-%s (= %s), libnvidia-compute-%s (= %s), nvidia-compute-utils-%s (= %s), %s (= %s)"
-                % (mark, full, mark, full, mark, full, common, full),
-                source=source,
-            ),
-            package(
-                "nvidia-headless-%s%s" % (mark, suffix),
-                full,
-                "%s (= %s), %s (= %s)" % (no_dkms, full, dkms, full),
-                source=source,
-            ),
-        ]
-    exact = "%s-%s" % (common, version)
-    found += [
-        package("%s-%s" % (name, branch), full, exact, source="%s-%s" % (origin, branch))
-        for name, origin in (
-            ("nvidia-fabricmanager", "fabric-manager"),
-            ("libnvidia-nscq", "libnvidia-nscq"),
-            ("nvidia-imex", "nvidia-imex"),
-        )
-    ]
-    return found
-
-
-def ubuntu_transitional(branch, version, to, revision="0ubuntu0.24.04.2"):
-    """A branch that has ended: its packages keep their version and bring the branch after it."""
-    names = [
-        "libnvidia-cfg1-%s-server",
-        "libnvidia-compute-%s-server",
-        "nvidia-utils-%s-server",
-        "nvidia-compute-utils-%s-server",
-        "nvidia-kernel-common-%s-server",
-        "nvidia-kernel-source-%s-server",
-        "nvidia-dkms-%s-server",
-        "nvidia-headless-no-dkms-%s-server",
-        "nvidia-headless-%s-server",
-    ]
-    found = [
-        package(
-            name % branch, "%s-%s" % (version, revision), name % to, source="nvidia-graphics-drivers-%s-server" % branch
-        )
-        for name in names
-    ]
-    return found + [
-        package(
-            "nvidia-fabricmanager-%s" % branch,
-            "%s-%s" % (version, revision),
-            "nvidia-fabricmanager-%s" % to,
-            source="fabric-manager-%s" % branch,
-        )
-    ]
-
-
-def ubuntu_prebuilt(branch, version, kernel, build, flavour="-open"):
-    """Signed modules for one kernel: their version is the kernel's, the driver's is in their dependencies."""
-    abi = kernel.rsplit("-", 1)[0]
-    full = "%s.%s%s" % (abi, abi.rsplit("-", 1)[1], build)
-    mark, source = "%s-server" % branch, "linux-restricted-modules"
-    common = "nvidia-kernel-common-%s" % mark
-    return [
-        package("linux-objects-nvidia-%s%s-%s" % (mark, flavour, kernel), full, source=source),
-        package("linux-signatures-nvidia-%s" % kernel, full, source="linux-restricted-signatures"),
-        package(
-            "linux-modules-nvidia-%s%s-%s" % (mark, flavour, kernel),
-            full,
-            "linux-image-%s | linux-image-unsigned-%s, linux-signatures-nvidia-%s (= %s), linux-objects-nvidia-%s%s-%s "
-            "(= %s), %s (<= %s-1), %s (>= %s)"
-            % (kernel, kernel, kernel, full, mark, flavour, kernel, full, common, version, common, version),
-            "nvidia-dkms-%s%s" % (mark, flavour),
-            source=source,
-        ),
-    ]
-
+# --- Ubuntu's archive (its packages are those of the lab) -------------------------------------------------------------
 
 KERNEL = "6.8.0-149-generic"
 OLD_KERNEL = "6.8.0-148-generic"

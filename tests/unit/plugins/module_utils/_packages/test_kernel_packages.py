@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
+import re
 
 import pytest
 
@@ -349,6 +350,18 @@ def test_everything_is_held_again_when_the_metapackages_did_not_follow(node):
     with pytest.raises(OSError):
         node.run("followed")
     assert node.packages["linux-image-amd64"]["hold"]
+
+
+def test_a_release_of_the_system_in_a_name_makes_no_kernel_of_a_metapackage():
+    """Ubuntu's kernels of a later release: linux-generic-hwe-24.04 and what it depends on."""
+    metas = ["linux-%sgeneric-hwe-24.04" % part for part in ("", "headers-", "image-")]
+    versioned = ["linux-image-6.14.0-27-generic", "linux-headers-6.14.0-27-generic", "linux-headers-6.14.0-27"]
+    installed = dict.fromkeys(metas + versioned, have("6.14.0-27.27~24.04.1"))
+    assert kernel_set.find_metapackages(installed, APT, "apt") == metas
+    text = kernel_set.render_pin(dict.fromkeys(installed, "6.14.0-27.27~24.04.1"))
+    blocked = [stanza for stanza in text.split("\n\n") if "Pin-Priority: -1" in stanza]
+    assert len(blocked) == 1
+    assert set(metas) == set(re.search(r"^Package: (.*)$", blocked[0], re.M)[1].split()) - set(kernel_set.BLOCKED)
 
 
 def test_metapackages_of_metapackages_follow_too():

@@ -404,6 +404,14 @@ def test_the_transitional_trap_is_refused_by_name():
     assert "nvidia-dkms-570-server" in refusal["packages"] and "nvidia-dkms-580-server" in refusal["packages"]
 
 
+def test_the_transitional_trap_is_refused_by_name_on_a_node_that_runs_what_it_brings():
+    """The way back from 580 to the branch that has ended."""
+    have = stubs.installed(item for item in stubs.ubuntu_server("580", "580.178.04") if "-open" not in item["name"])
+    (refusal,) = resolve("noble", None, stubs.NOBLE, "570.211.01", "proprietary", have=have)["refusals"]
+    assert refusal["id"] == "transitional"
+    assert {"nvidia-dkms-570-server", "nvidia-dkms-580-server"} <= set(refusal["packages"])
+
+
 @pytest.mark.parametrize(
     "release,origin,archive,flavour,found",
     [

@@ -1,0 +1,42 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the tests of this scenario share: the machines, and running a playbook as an operator would."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lab import scenario
+from tests.lab.play import play
+
+
+@pytest.fixture(scope="session")
+def machines():
+    return {name: scenario.machine(name) for name in ("ubu-1", "ubu-2", "ubu-3")}
+
+
+@pytest.fixture(scope="session")
+def ubu_1(machines):
+    return machines["ubu-1"]
+
+
+@pytest.fixture(scope="session")
+def ubu_2(machines):
+    return machines["ubu-2"]
+
+
+@pytest.fixture(scope="session")
+def ubu_3(machines):
+    """The machine with prebuilt modules."""
+    return machines["ubu-3"]
+
+
+@pytest.fixture(scope="session")
+def run(artifacts):
+    """run(playbook, check=False, **variables): one run as an operator's."""
+
+    def running(playbook, check=False, **variables):
+        return play(playbook, scenario.INVENTORY, {"gpufleet_artifact_dir": str(artifacts), **variables}, check=check)
+
+    return running

@@ -287,18 +287,28 @@ def _import(name: str) -> types.ModuleType:
     return importlib.import_module(".".join(("ansible_collections", *COLLECTION, "plugins", name)))
 
 
+def name_unset_thresholds(alert: dict, thresholds: dict) -> dict:
+    """Return an alert whose texts name each threshold that has no value until an operator sets it."""
+    unset = {"${%s}" % name: name for name, one in thresholds.items() if one["value"] is None}
+
+    def name_them(text):
+        for place, name in unset.items():
+            text = text.replace(place, name)
+        return text
+
+    return {key: name_them(value) if isinstance(value, str) else value for key, value in alert.items()}
+
+
 def _render_alert_files() -> Iterator[tuple]:
     catalog, rulebook, rules, template = (
         _import("plugin_utils._monitoring." + name) for name in ("catalog", "rulebook", "rules", "template")
     )
     yield RULEBOOK, rulebook.render()
-    # An alert whose threshold has no value yet is on the page too.
-    thresholds = {
-        name: dict(one, value=0 if one["value"] is None else one["value"]) for name, one in catalog.thresholds().items()
-    }
-    rendered = {alert["id"]: rules.alert_rule(alert, thresholds) for alert in catalog.alerts()}
+    thresholds = catalog.thresholds()
+    every = [name_unset_thresholds(alert, thresholds) for alert in catalog.alerts()]
+    rendered = {alert["id"]: rules.alert_rule(alert, thresholds) for alert in every}
     for name, page in catalog.families().items():
-        alerts = [alert for alert in catalog.alerts() if alert["family"] == name]
+        alerts = [alert for alert in every if alert["family"] == name]
         text = render_alert_family(page, alerts, rendered, lambda text: template.fill(text, thresholds))
         yield ALERT_PAGES / (name + ".md"), text
     yield (

@@ -89,3 +89,10 @@ def test_bar_and_line_end_in_a_text_keep_the_table_whole():
     page = data_pages.render_checks([family], model.ACTIONS, {})
     (line,) = [line for line in page.splitlines() if line.startswith("| `x.y`")]
     assert "a \\| b c" in line
+
+
+def test_threshold_without_a_value_is_named_and_not_shown_as_a_number():
+    thresholds = {"limit": {"value": None}, "share": {"value": 0.9}}
+    alert = {"expr": "power > ${limit} * ${share}", "for": 300}
+    named = {"expr": "power > limit * ${share}", "for": 300}
+    assert data_pages.name_unset_thresholds(alert, thresholds) == named

@@ -285,6 +285,11 @@ def _unfit(facts: Facts) -> str:
             "smoke test is unknown: no GPU of the node was tested (%s). GPUs in MIG mode cannot be: "
             "return_to_service_smoke_level=none." % (str(smoke.get("msg") or "no reason is given").rstrip("."))
         )
+    if any(_of(result, "health").get("action") in ("reset_gpu", "reboot") for result in (smoke, health)):
+        said.append(
+            "Reboot the node, since what the kernel logged in an earlier boot does not count: "
+            "ansible %s -b -m ansible.builtin.reboot. Then run return_to_service again." % (facts.get("node") or "NODE")
+        )
     return " ".join(said)
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _upgrade_state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _awx, _upgrade_state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import marker, recovery
 
@@ -121,8 +121,8 @@ def _marker(facts: Facts, state: Mapping[str, Any]) -> dict[str, Any]:
         "user": about["user"],
         "controller": about["controller"],
         "origin": facts.get("origin") or "quarantine",
-        "evidence": about["evidence"],
-        "record": record.get("path") or "",
+        "evidence": _find_kept_place(facts, about["evidence"]),
+        "record": _find_kept_place(facts, record.get("path") or ""),
         "token": facts.get("token") or marker.BY_HAND,
         "schedulers": state["owned"],
         "gpus": record.get("gpus") or [],
@@ -132,6 +132,14 @@ def _marker(facts: Facts, state: Mapping[str, Any]) -> dict[str, Any]:
         "baseline": state["baseline"],
     }
     return marker.complete(note, given)
+
+
+def _find_kept_place(facts: Facts, path: str) -> str:
+    """Return where the files at a PATH of the controller are kept; empty if a job of AWX throws them away."""
+    host = str(facts.get("artifact_host") or "")
+    if path and host not in _awx.HERE:
+        return "%s:%s" % (host, path)
+    return "" if facts.get("awx_job") else path
 
 
 def _mig(facts: Facts, baseline: Answer | None) -> dict[str, Any]:

@@ -38,6 +38,25 @@ actions in its row; a signal that the baseline has and the node no longer gives 
 [thresholds](#thresholds) of the check. A check marked *(a notice)* passes and is reported; it fails if `strict` of the
 policy names it.
 """
+CHECKS_EXAMPLE = """\
+## A policy, a waiver, and a stricter check
+
+In the inventory of the nodes it is about, or with `-e`. An id, a threshold or an entry that does not exist is refused. A
+waiver that is over does not count, and the report shows those that do.
+
+```yaml
+gpu_health_policy:
+  memory_total_tolerance_percent: 0     # another threshold
+  models:
+    '*H100*':
+      memory_total_tolerance_percent: 0.2     # for GPUs whose name fits
+  strict: [gpu.ecc_*]     # the notices of these checks fail
+gpu_health_waivers:
+  - check: gpu.power_limit
+    reason: the rack is short of cooling
+    expires: '2027-03-31'
+```
+"""
 SEVERITIES = {
     "page": "needs someone now",
     "ticket": "can wait for working hours",
@@ -168,6 +187,7 @@ def render_checks(families: Iterable[Any], known_actions: Iterable[str], policy:
         title = " ".join(family.__doc__.strip().split("\n\n")[0].split()).rstrip(".")
         head = ("Check", "No.", "Scope", "Passes when", "Reads", "Asks for", "Policy", "Source of the rule")
         lines += ["", "## " + title, "", *_table(head, rows)]
+    lines += ["", *CHECKS_EXAMPLE.splitlines()]
     lines += ["", "## Thresholds", "", "Set one with `gpu_health_policy`.", ""]
     lines += _table(
         ("Threshold", "Default", "Unit", "From", "To", "Meaning", "Source", "Used by"),

@@ -105,7 +105,7 @@ part-changelog:
 .PHONY: test-full
 test-full: ## everything, as before a release: `make test` and all of the following test-* (up to two hours)
 	@tests/tools/test.sh test-parts full-slow full-courses full-cores full-pythons full-kube full-ee full-molecule \
-		full-site full-sanity full-bench
+		full-site full-sanity full-bench full-release
 
 .PHONY: test-slow
 test-slow: ## the slow unit tests: plays of roles, AWX's configuration, and the property tests with more examples
@@ -189,6 +189,14 @@ test-bench: ## the benchmark with limits: what gpu_info costs a node
 .PHONY: full-bench
 full-bench:
 	@$(PART) bench-gpu-info 30 $(call IN,main) python3 -m tests.bench.gpu_info
+
+.PHONY: test-release
+test-release: ## what is released: a licence for every file, and the tarball installed from its file into an empty home
+	@tests/tools/test.sh full-release
+.PHONY: full-release
+full-release: build
+	@$(PART) licences 10 $(NOX) -s release -- reuse --root . lint
+	@$(PART) newcomer 30 tests/tools/newcomer.sh
 
 # --- Looking for what no test knows yet ------------------------------------------------------------------------------
 

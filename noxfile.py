@@ -36,6 +36,7 @@ PYTHONS = {
     "site": CONTROLLER,
     "ee": ("3.12", "3.11", "3.13"),
     "awx": CONTROLLER,
+    "release": CONTROLLER,
 }
 
 

@@ -147,6 +147,8 @@ class ActionModule(PlanningAction):
     def describe_plan(self, ledger: Ledger, made: plan.Plan, refused: str) -> t.List[str]:
         """Return the plan as lines to print, with the next step. REFUSED: why a real run would be refused."""
         lines = plan_text.describe_plan(made, ledger.rollout_id, publish.estimate_node(ledger, made.policy["node_s"]))
+        places = {name: made.nodes[name]["domains"] for name in made.order}
+        lines[1:1] = ["  " + line for line in plan_text.describe_missing_domains(places, self.given["domain_prefix"])]
         if self.given["schedulers"]:
             lines[1:1] = ["  " + line for line in plan_text.describe_drains(self.given["schedulers"], made.order)]
         if made.policy["approved"] == "" and not self.given["hand_over"]:

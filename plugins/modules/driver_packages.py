@@ -183,7 +183,7 @@ reason:
   type: str
 resolved:
   description: The coherent set. V(null) with O(state=absent) and on an unsupported operating system.
-  returned: always
+  returned: unless the task was refused
   type: dict
   contains:
     wanted: {description: The version asked for., type: str}
@@ -220,17 +220,17 @@ resolved:
     refusals: {description: The part of RV(refusals) that is about the set., type: list, elements: dict}
 gpus:
   description: The node's GPUs and their architectures, by which O(flavour) was judged.
-  returned: always
+  returned: unless the task was refused
   type: list
   elements: dict
   sample: [{address: "0000:1b:00.0", device: "0x2330", class: "0x030200", architecture: hopper}]
 flavour_reason:
   description: Why RV(resolved.flavour) was chosen.
-  returned: always
+  returned: unless the task was refused
   type: str
 transaction:
   description: The transaction, as simulated before the change; the lists are empty when there is nothing to do.
-  returned: always
+  returned: unless the task was refused
   type: dict
   contains:
     install: {description: New packages., type: list, elements: dict,
@@ -268,11 +268,11 @@ actions:
   elements: str
 disk:
   description: Bytes the change needs below each path, a generous estimate; null for a path that it does not write.
-  returned: always
+  returned: unless the task was refused
   type: dict
 download_bytes:
   description: Bytes that are not in the package cache yet.
-  returned: always
+  returned: unless the task was refused
   type: int
 holds:
   description: The driver's packages that are held, the longest first, and what their holds keep out.
@@ -292,7 +292,7 @@ holds:
                elements: str}
 unkept:
   description: New packages that could not be kept for O(keep). They are installed all the same.
-  returned: always
+  returned: unless the task was refused
   type: list
   elements: str
 repaired:

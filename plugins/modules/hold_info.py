@@ -35,6 +35,11 @@ options:
     description: Seconds that one command of the package manager may take.
     type: int
     default: 300
+  table:
+    description:
+      - What this module returned, failures included, by the name of the node. It is printed as a table, the longest
+        hold first, with a line for each node that did not answer. No node is read then.
+    type: dict
 seealso:
   - module: gpufleet.lifecycle.kernel_packages
   - module: gpufleet.lifecycle.driver_packages
@@ -46,14 +51,19 @@ EXAMPLES = r"""
   register: held
 
 - name: Show it
-  ansible.builtin.debug:
-    msg: "{{ {inventory_hostname: held} | gpufleet.lifecycle.hold_lines }}"
+  gpufleet.lifecycle.hold_info:
+    table: "{{ {inventory_hostname: held} }}"
 """
 
 RETURN = r"""
+lines:
+  description: The lines that were printed.
+  returned: with O(table)
+  type: list
+  elements: str
 holds:
   description: What is held, by whose packages they are, the longest first.
-  returned: success
+  returned: success, without O(table)
   type: dict
   contains:
     kernel:
@@ -96,7 +106,8 @@ ROOT = "/"
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=dict(timeout_s=dict(type="int", default=300)), supports_check_mode=True)
+    spec = dict(timeout_s=dict(type="int", default=300), table=dict(type="dict"))
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     try:
         found = holds.read_holds(manager_of(Runner(), ROOT, timeout_s=module.params["timeout_s"]), time.time())
     except ManagerError as exc:

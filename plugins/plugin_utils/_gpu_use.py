@@ -8,12 +8,14 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import names
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes
 
+NAMED = 8
 NOTHING = -1
 # No error: who does not compare with Slurm need not know it. No number of GPUs is like it, so that it is not passed
 # over either.
@@ -58,11 +60,11 @@ def in_use(gpus: Any) -> str:
     if not isinstance(gpus, list) or not gpus:
         return "it cannot be told whether processes compute on its GPUs: none was read; nothing was changed."
     told = [(gpu.get("index"), gpu.get("compute_processes") or {}) for gpu in gpus]
-    pids = sorted({process["pid"] for _index, answer in told for process in answer.get("value") or []})
-    if pids:
+    processes = _name_processes(answer for _index, answer in told)
+    if processes:
         return (
-            "processes compute on its GPUs, nothing was changed: pid %s. Drain the node in its scheduler, or "
-            "end them, and run again." % ", ".join(map(str, pids))
+            "processes compute on its GPUs, nothing was changed: %s. Drain the node in its scheduler, or "
+            "end them, and run again." % processes
         )
     silent = [
         (index, answer.get("error") or "no answer") for index, answer in told if answer.get("rc") != codes.SUCCESS
@@ -75,6 +77,13 @@ def in_use(gpus: Any) -> str:
     return ""
 
 
+def _name_processes(answers: Iterable[Mapping[str, Any]]) -> str:
+    """Return the processes in ANSWERS by pid, the first NAMED of them by name; empty without any."""
+    found = {process["pid"]: process for answer in answers for process in answer.get("value") or []}
+    more = " and %d more" % (len(found) - NAMED) if len(found) > NAMED else ""
+    return ", ".join(holders.name_process(found[pid]) for pid in sorted(found)[:NAMED]) + more
+
+
 def in_use_when_drained(read: Mapping[str, Any], services: Collection[str]) -> str:
     """The same of a node that its schedulers have drained, of the answer of gpu_info with its option holders.
 
@@ -83,22 +92,20 @@ def in_use_when_drained(read: Mapping[str, Any], services: Collection[str]) -> s
     """
     gpus = (read.get("snapshot") or {}).get("gpus") or []
     answers = [gpu.get("compute_processes") or {} for gpu in gpus]
-    pids = sorted({process["pid"] for answer in answers for process in answer.get("value") or []})
-    if pids:
+    processes = _name_processes(answers)
+    if processes:
         return (
-            "processes compute on its GPUs, and no job is stopped: pid %s. Drain the node in its scheduler, or end "
-            "them, and run again." % ", ".join(map(str, pids))
+            "processes compute on its GPUs, and no job is stopped: %s. Drain the node in its scheduler, or end "
+            "them, and run again." % processes
         )
     if answers and all(answer.get("rc") == codes.SUCCESS for answer in answers):
         return ""
-    holders = read.get("holders")
-    if holders is None:
+    found = read.get("holders")
+    if found is None:
         return "it cannot be told whether processes compute on its GPUs: %s. Look at the node, and run again." % (
             read.get("msg") or "/proc cannot be listed"
         )
-    others = [
-        "%s %s" % (holder.get("comm"), holder.get("pid")) for holder in holders if holder.get("unit") not in services
-    ]
+    others = [holders.in_words(holder) for holder in found if holder.get("unit") not in services]
     if others:
         return (
             "NVML does not tell whether processes compute on its GPUs, and these have its device files open: "

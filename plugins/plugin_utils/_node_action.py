@@ -13,7 +13,7 @@ import typing as t
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _controller, _redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
 # Set in the environment of a task: seconds for which a node that does not answer is tried again.
@@ -33,6 +33,25 @@ JOB_ID = re.compile(r"j([0-9]{1,20})(?:\.[0-9]+)?")
 LOOK = "cat /proc/sys/kernel/random/boot_id; pgrep -f '[j]%s' > /dev/null; echo $?"
 
 
+# How Ansible's message begins for a module that printed no result.
+NO_RESULT = ("Module result deserialization failed", "MODULE FAILURE")
+
+
+def name_cause(answer: t.Any) -> t.Any:
+    """Begin the message of a module that printed no result with what the node printed, such as C(sudo: not found)."""
+    if not isinstance(answer, dict) or not str(answer.get("msg") or "").startswith(NO_RESULT):
+        return answer
+    lines = "%s\n%s" % (answer.get("module_stdout") or "", answer.get("module_stderr") or "")
+    said = [line for line in lines.splitlines() if line.strip()]
+    if said:
+        cause = _redaction.reason(said[-1 if "Traceback (most recent call last):" in lines else 0])
+        answer["msg"] = "%s. Check sudo (become) and the Python of the node. Ansible says: %s" % (
+            cause.rstrip("."),
+            answer["msg"],
+        )
+    return answer
+
+
 class NodeActionBase(ActionBase):
     def _execute_module(self, *given: t.Any, **more: t.Any) -> t.Dict[str, t.Any]:
         """Run a module; try a node again that does not answer for a while, where the task says for how long.
@@ -43,7 +62,7 @@ class NodeActionBase(ActionBase):
         deadline = None
         while True:
             try:
-                return super()._execute_module(*given, **more)
+                return name_cause(super()._execute_module(*given, **more))
             except AnsibleConnectionFailure:
                 deadline = deadline or time.monotonic() + self._reconnect_s()
                 if time.monotonic() >= deadline:

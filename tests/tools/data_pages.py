@@ -38,6 +38,25 @@ actions in its row; a signal that the baseline has and the node no longer gives 
 [thresholds](#thresholds) of the check. A check marked *(a notice)* passes and is reported; it fails if `strict` of the
 policy names it.
 """
+CHECKS_EXAMPLE = """\
+## A policy, a waiver, and a stricter check
+
+In the inventory of the nodes it is about, or with `-e`. An id, a threshold or an entry that does not exist is refused.
+A waiver that is over does not count, and the report shows those that do.
+
+```yaml
+gpu_health_policy:
+  memory_total_tolerance_percent: 0     # another threshold
+  models:
+    '*H100*':
+      memory_total_tolerance_percent: 0.2     # for GPUs whose name fits
+  strict: [gpu.ecc_*]     # the notices of these checks fail
+gpu_health_waivers:
+  - check: gpu.power_limit
+    reason: the rack is short of cooling
+    expires: '2027-03-31'
+```
+"""
 SEVERITIES = {
     "page": "needs someone now",
     "ticket": "can wait for working hours",
@@ -168,6 +187,7 @@ def render_checks(families: Iterable[Any], known_actions: Iterable[str], policy:
         title = " ".join(family.__doc__.strip().split("\n\n")[0].split()).rstrip(".")
         head = ("Check", "No.", "Scope", "Passes when", "Reads", "Asks for", "Policy", "Source of the rule")
         lines += ["", "## " + title, "", *_table(head, rows)]
+    lines += ["", *CHECKS_EXAMPLE.splitlines()]
     lines += ["", "## Thresholds", "", "Set one with `gpu_health_policy`.", ""]
     lines += _table(
         ("Threshold", "Default", "Unit", "From", "To", "Meaning", "Source", "Used by"),
@@ -302,18 +322,28 @@ def _import(name: str) -> types.ModuleType:
     return importlib.import_module(".".join(("ansible_collections", *COLLECTION, "plugins", name)))
 
 
+def name_unset_thresholds(alert: dict, thresholds: dict) -> dict:
+    """Return an alert whose texts name each threshold that has no value until an operator sets it."""
+    unset = {"${%s}" % name: name for name, one in thresholds.items() if one["value"] is None}
+
+    def name_them(text):
+        for place, name in unset.items():
+            text = text.replace(place, name)
+        return text
+
+    return {key: name_them(value) if isinstance(value, str) else value for key, value in alert.items()}
+
+
 def _render_alert_files() -> Iterator[tuple]:
     catalog, rulebook, rules, template = (
         _import("plugin_utils._monitoring." + name) for name in ("catalog", "rulebook", "rules", "template")
     )
     yield RULEBOOK, rulebook.render()
-    # An alert whose threshold has no value yet is on the page too.
-    thresholds = {
-        name: dict(one, value=0 if one["value"] is None else one["value"]) for name, one in catalog.thresholds().items()
-    }
-    rendered = {alert["id"]: rules.alert_rule(alert, thresholds) for alert in catalog.alerts()}
+    thresholds = catalog.thresholds()
+    every = [name_unset_thresholds(alert, thresholds) for alert in catalog.alerts()]
+    rendered = {alert["id"]: rules.alert_rule(alert, thresholds) for alert in every}
     for name, page in catalog.families().items():
-        alerts = [alert for alert in catalog.alerts() if alert["family"] == name]
+        alerts = [alert for alert in every if alert["family"] == name]
         text = render_alert_family(page, alerts, rendered, lambda text: template.fill(text, thresholds))
         yield ALERT_PAGES / (name + ".md"), text
     yield (

@@ -56,7 +56,8 @@ def runfile_remains(facts, target, expect_loaded) -> Iterator:
             paths,
             [],
             "The driver was once installed with NVIDIA's .run installer: %s." % ", ".join(paths),
-            "Run nvidia-uninstall and remove the log, or the packages and the .run files overwrite each other.",
+            "Run nvidia-uninstall and remove the log, or the packages and the .run files overwrite each other: "
+            "docs/migration.md.",
         )
     else:
         yield finding("runfile_remains", "node", PASS, [], [])

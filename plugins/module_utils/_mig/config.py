@@ -27,6 +27,13 @@ FIELDS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 NUMBER = re.compile(r"0[xX]_?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|[1-9][0-9]*(?:_[0-9]+)*|0")
 
 
+# For messages: what an operator sets who has set nothing yet.
+EXAMPLE = (
+    "nvidia_mig_configs: {version: v1, mig-configs: {all-1g.10gb: [{devices: all, mig-enabled: true, "
+    "mig-devices: {1g.10gb: 7}}]}}"
+)
+
+
 class ConfigError(ValueError):
     """A configuration that cannot be used; the text names the place, what was found and what was expected."""
 

@@ -31,16 +31,14 @@ def read(root="/") -> list[dict] | None:
     for pid in sorted(int(name) for name in names if name.isdigit()):
         devices = sorted(find_open_devices(proc, pid) | find_mapped_devices(proc, pid))
         if devices:
-            found.append(
-                dict(
-                    owner(groups(proc, pid)),
-                    pid=pid,
-                    user=user(proc, pid),
-                    comm=files.read_line("%s/%d/comm" % (proc, pid)),
-                    devices=devices,
-                )
-            )
+            found.append(dict(describe_process(proc, pid), devices=devices))
     return found
+
+
+def describe_process(proc, pid) -> dict:
+    """Return pid, user, comm, unit, pod and job of a process; what is not known is None."""
+    comm = files.read_line("%s/%d/comm" % (proc, pid))
+    return dict(owner(groups(proc, pid)), pid=pid, user=user(proc, pid), comm=comm)
 
 
 def find_open_devices(proc, pid) -> set[str]:
@@ -143,6 +141,11 @@ def name_holders(root="/") -> dict:
     return dict((holder["pid"], in_words(holder)) for holder in read(root) or [])
 
 
+def name_process(process) -> str:
+    """Return a process of NVML for an operator; its pid where nothing else is known of it."""
+    return in_words(process) if process.get("comm") else "pid %s" % (process.get("pid"),)
+
+
 def in_words(holder) -> str:
     """A process for an operator: what it is, and whose."""
     whose = [
@@ -157,6 +160,6 @@ def in_words(holder) -> str:
     ]
     return "%s (pid %s%s)" % (
         holder.get("comm") or "an unnamed process",
-        holder["pid"],
+        holder.get("pid"),
         "".join(", " + text for text in whose),
     )

@@ -10,9 +10,9 @@ import json
 import os
 import time
 
-from .._node import files, identity
+from .._node import files, holders, identity
 from . import binding as binding_module
-from . import calls, codes, inforom, links, session, subsets
+from . import calls, codes, inforom, links, running, session, subsets
 
 SCHEMA = "gpufleet.snapshot/1"
 SYSTEM_KEYS = ("driver_version", "nvml_version", "cuda_driver_version")
@@ -149,6 +149,7 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
         forget_hang(stuck_file)
     if outcome.status == "ok":
         taken = outcome.value
+        name_processes(taken["gpus"])
         if stuck_file and describes and "inforom" in taken["subsets"] and inforom.choose_good(taken["gpus"]) != kept:
             inforom.remember(stuck_file, driver, taken["gpus"])
     elif outcome.status in ("timeout", "stuck"):
@@ -157,6 +158,14 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
         taken = make_blank("nvml_error", outcome.message)
     taken["duration_s"] = round(time.monotonic() - begun, 3)
     return taken
+
+
+def name_processes(gpus, proc="/proc") -> None:
+    """Add to each process of GPUS what /proc tells of it: its name, user, unit, pod and job."""
+    for gpu in gpus:
+        for key in running.PROCESSES_KEYS:
+            for process in gpu.get(key, {}).get("value") or []:
+                process.update(holders.describe_process(proc, process["pid"]))
 
 
 # Every task of a node reads NVML for itself. Where it hangs, each would wait for its whole deadline: so the first task

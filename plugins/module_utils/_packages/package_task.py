@@ -142,8 +142,9 @@ def refuse_plan(module: Any, plan: Plan, actor: Actor, repaired: bool) -> Dict[s
     answer = package_act.make_answer(plan, actor.done, repaired)
     if is_tolerated(module, plan):
         return dict(answer, changed=plan.wish.state != "resolved")
-    text = package_act.refusal_text(plan, actor.done)
-    return module.fail_json(msg=text, changed=bool(actor.done), **answer)
+    # Ansible prints all of it: the message has what an operator needs, and the refusals what a program does.
+    kept = {key: answer[key] for key in ("resolvable", "reason", "refusals", "actions", "repaired")}
+    return module.fail_json(msg=package_act.refusal_text(plan, actor.done), changed=bool(actor.done), **kept)
 
 
 def carry_out_plan(plan: Plan, actor: Actor, changes: bool) -> Dict[str, Any]:

@@ -61,8 +61,17 @@ def name_gpu(node: dict, entity: str) -> str:
     return text.one_line(entity)
 
 
+def shorten_gpu_names(node: dict, message: str) -> str:
+    """Return a message with C(GPU 2) in place of the UUID and PCI address of a GPU."""
+    for gpu in node["gpus"]:
+        for name in filter(None, (gpu["uuid"], gpu["entity"])):
+            for long_name in ("%s at %s" % (name, gpu["pci"]), name):
+                message = message.replace(long_name, "GPU %d" % gpu["index"])
+    return message
+
+
 def describe_worst(node: dict) -> str:
-    """Return the worst finding of a node in a sentence."""
+    """Return the worst finding of a node in a sentence; where the GPU is comes last, since a terminal cuts the end."""
     if node["state"] != precheck.JUDGED:
         return text.one_line("%s: %s" % (node["state"], node["message"]) if node["message"] else node["state"])
     found = node["worst"]
@@ -73,9 +82,9 @@ def describe_worst(node: dict) -> str:
         "%s%s%s%s"
         % (
             found["id"],
-            "" if found["entity"] == model.NODE else " on " + name_gpu(node, found["entity"]),
-            ": " + found["message"] if found["message"] else "",
+            ": " + shorten_gpu_names(node, found["message"]) if found["message"] else "",
             " (and %d more)" % more if more else "",
+            "" if found["entity"] == model.NODE else " [%s]" % name_gpu(node, found["entity"]),
         )
     )
 

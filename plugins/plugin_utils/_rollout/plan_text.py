@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import typing as t
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import versions
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, order
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Plan
 
@@ -105,7 +106,11 @@ def format_duration(seconds: float) -> str:
 
 def _describe_change(node) -> str:
     """Return the change of a node in words."""
-    words = ["driver %s -> %s" % (node["from"] or "unknown", node["to"])] if node.get("install", True) else []
+    words = []
+    if node.get("install", True):
+        words.append("driver %s -> %s" % (node["from"] or "unknown", node["to"]))
+        if node["from"] and versions.compare(node["to"], node["from"]) < 0:
+            words[0] += " (a downgrade)"
     return " and ".join(words + (["MIG layout %s" % node["layout"]["name"]] if node.get("layout") else []))
 
 
@@ -222,3 +227,16 @@ def estimate_remaining(pending, ages, slots, durations, node_s) -> tuple[float, 
     left = [max(0.0, best - age) for age in ages]
     bound = max([pending and best] + left + [(pending * best + sum(left)) / slots])
     return end, min(bound, end)
+
+
+def describe_missing_domains(places: t.Mapping[str, t.Mapping[str, str]], prefix: str) -> t.List[str]:
+    """Name the nodes of a rollout that are in no failure domain. PLACES: the domains by node."""
+    outside = [name for name, found in places.items() if not found]
+    if len(places) < 2 or not outside:
+        return []
+    if len(outside) == len(places):
+        return [
+            "no failure domains: no group of these nodes begins with %s (rollout_domain_prefix), and none has %s"
+            % (prefix or "anything", order.VARIABLE)
+        ]
+    return ["in no failure domain, as no group of theirs begins with %s: %s" % (prefix, limits.list_names(outside))]

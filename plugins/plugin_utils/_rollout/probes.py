@@ -229,8 +229,9 @@ def find_layouts(given: t.Mapping[str, t.Any], read: t.Callable[[str], t.Any]) -
             )
         if bool(configs) == bool(file):
             raise PlanError(
-                "%s of nvidia_mig_configs and nvidia_mig_config_file is set for %s; expected one of the two. %s"
-                % ("Neither" if not configs else "Each", node, END)
+                "%s of nvidia_mig_configs and nvidia_mig_config_file is set for %s; expected one of the two, such as "
+                "%s (docs/runbooks/mig.md makes a file of all layouts that a node can have). %s"
+                % ("Neither" if not configs else "Each", node, config.EXAMPLE, END)
             )
         try:
             if file and (file, name) not in known:

@@ -359,13 +359,10 @@ def preview_packages(previews: dict[str, t.Any]) -> list[str]:
         found = previews[name] if isinstance(previews[name], dict) else {}
         packages, transaction = (found.get("resolved") or {}).get("packages"), found.get("transaction")
         if packages is not None and transaction is not None and found.get("resolvable", True):
-            alike.setdefault((_join_packages(packages), _list_changes(transaction)), []).append(name)
+            alike.setdefault(_list_changes(transaction), []).append(name)
     said = []
-    for (packages, changes), names in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1])):
-        said.append(
-            "%s would get %s: %s"
-            % (text.count_noun(len(names), "node"), packages or "no package", limits.list_names(names))
-        )
+    for changes, names in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1])):
+        said.append("packages of %s: %s" % (text.count_noun(len(names), "node"), limits.list_names(names)))
         said += ["  %s" % change for change in changes] or ["  nothing would be installed or removed"]
     return said
 
@@ -394,10 +391,6 @@ def find_refused_hosts(nodes: dict[str, dict], hosts: t.Sequence[str], host: str
             )
         )
     return found
-
-
-def _join_packages(packages) -> str:
-    return text.one_line(", ".join("%s %s" % item for item in sorted(packages.items())))
 
 
 def _list_changes(transaction) -> tuple:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _upgrade_state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _awx, _upgrade_state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._host_answers import as_mapping as _mapping
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._host_answers import get_mapping as _of
@@ -123,8 +123,8 @@ def _marker(facts: Facts, state: Mapping[str, Any]) -> dict[str, Any]:
         "user": about["user"],
         "controller": about["controller"],
         "origin": facts.get("origin") or "quarantine",
-        "evidence": about["evidence"],
-        "record": record.get("path") or "",
+        "evidence": _find_kept_place(facts, about["evidence"]),
+        "record": _find_kept_place(facts, record.get("path") or ""),
         "token": facts.get("token") or marker.BY_HAND,
         "schedulers": state["owned"],
         "gpus": record.get("gpus") or [],
@@ -134,6 +134,14 @@ def _marker(facts: Facts, state: Mapping[str, Any]) -> dict[str, Any]:
         "baseline": state["baseline"],
     }
     return marker.complete(note, given)
+
+
+def _find_kept_place(facts: Facts, path: str) -> str:
+    """Return where the files at a PATH of the controller are kept; empty if a job of AWX throws them away."""
+    host = str(facts.get("artifact_host") or "")
+    if path and host not in _awx.HERE:
+        return "%s:%s" % (host, path)
+    return "" if facts.get("awx_job") else path
 
 
 def _mig(facts: Facts, baseline: Answer | None) -> dict[str, Any]:
@@ -286,6 +294,11 @@ def _unfit(facts: Facts) -> str:
         said.append(
             "smoke test is unknown: no GPU of the node was tested (%s). GPUs in MIG mode cannot be: "
             "return_to_service_smoke_level=none." % (str(smoke.get("msg") or "no reason is given").rstrip("."))
+        )
+    if any(_of(result, "health").get("action") in ("reset_gpu", "reboot") for result in (smoke, health)):
+        said.append(
+            "Reboot the node, since what the kernel logged in an earlier boot does not count: "
+            "ansible %s -b -m ansible.builtin.reboot. Then run return_to_service again." % (facts.get("node") or "NODE")
         )
     return " ".join(said)
 

@@ -20,7 +20,7 @@ NODE_PACKAGES = ("_nvml", "_node", "_kernel", "_dkms", "_packages", "_driver", "
 NODE_FILES = sorted(
     str(path.relative_to(ROOT)) for package in NODE_PACKAGES for path in (UTILS / package).rglob("*.py")
 )
-LICENCE = "# SPDX-License-Identifier: GPL-3.0-or-later"
+LICENCE = "# SPDX-License" + "-Identifier: GPL-3.0-or-later"  # in one piece, reuse would read it
 OURS = "# Copyright: (c) 2026, gpufleet contributors"
 TEXT = (
     ".py",

@@ -22,7 +22,8 @@ VERSION = yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["ver
 STANDS = {
     "README.md": r"\bVersion (\d\S*)|gpufleet-lifecycle-(\d.*?)\.tar\.gz",
     "CONTRIBUTING.md": r"gpufleet-lifecycle-(\d.*?)\.tar\.gz|git (?:tag --sign|verify-tag) (\d\S*)",
-    "docs/awx.md": r"gpufleet-ee:(\d\S*)",
+    "docs/awx.md": r"gpufleet-ee:(\d\S*)|gpufleet-lifecycle-(\d.*?)\.tar\.gz|type: git\n    version: (\d\S*)",
+    "docs/commands.md": r"gpufleet-lifecycle-(\d.*?)\.tar\.gz",
     "awx/execution-environment.yml": r"gpufleet-ee:(\d\S*)",
     "awx/controller/settings.yml": r"gpufleet-ee:(\d\S*)",
     "awx/project/collections/requirements.yml": r'version: "(.*)"',

@@ -144,7 +144,7 @@ def test_check_mode_says_what_would_happen_in_few_lines_and_changes_nothing(flee
     assert {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")} == before
     assert not fleet.artifacts.exists()
     assert all("%d. a%d: driver 1.0.1 -> 2.0.1" % (number + 1, number) in result.output for number in range(8))
-    same = "8 nodes would get nvidia-kernel-dkms 2.0.1-1: a0, a1, a2, a3, a4 and 3 more\n  upgrade: nvidia-kernel-dkms"
+    same = "packages of 8 nodes: a0, a1, a2, a3, a4 and 3 more\n  upgrade: nvidia-kernel-dkms"
     assert result.output.count(same) == 1
     # Nodes that overtake each other have Ansible name a task again: how often is chance, and that it is one is known.
     lines = [line for line in result.output.splitlines() if line]

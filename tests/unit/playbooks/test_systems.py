@@ -63,7 +63,7 @@ def test_a_node_is_brought_up_upgraded_and_rolled_back(tmp_path, signer, name):
     assert fleet.files() == kept
 
     foreseen = fleet.play("upgrade", "--check", rollout_version=system.new)
-    assert foreseen.rc == 0 and "1 node would get " in foreseen.output, foreseen.output
+    assert foreseen.rc == 0 and "packages of 1 node: a1" in foreseen.output, foreseen.output
     assert "\n  upgrade: " in foreseen.output
     gone = [item for line in re.findall(r"^  remove: (.*)$", foreseen.output, re.M) for item in line.split(", ")]
     upstream = system.old.split(":")[-1].split("-")[0]

@@ -33,6 +33,7 @@ def _node(tmp_path):
         gpu_health={},
         kube_node=CLOSED,
         node_state={"changed": True},
+        driver_audit=before(""),
     )
     yield node
     node.close()
@@ -56,6 +57,15 @@ def step(name):
 
 def before(loaded):
     return {"audit": {"versions": {"loaded": loaded}}}
+
+
+def test_driver_of_the_run_installer_is_refused_before_anything_is_changed(node):
+    (first,) = step("Read the installed driver, and refuse one of NVIDIA's .run installer")
+    assert node.run([first]).rc == 0
+    (asked,) = node.asked("driver_audit")
+    assert (asked["findings"], asked["fail_on"]) == (["runfile_remains"], ["fail"])
+    node.answer(driver_audit={"failed": True, "msg": "The driver was once installed with NVIDIA's .run installer."})
+    assert node.run([first]).rc != 0
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+import yaml
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, registry
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 from tests.tools import data_pages
 
 ROWS = {row.ident: row for row in registry.TABLE}
@@ -101,3 +104,17 @@ def test_an_alert_with_a_playbook_has_the_commands_that_repair_it():
         """ -e '{"quarantine_reason": "alert Broken"}'""",
         "ansible-playbook -i inventory gpufleet.lifecycle.return_to_service -e return_to_service_hosts=NODE",
     ]
+
+
+def test_threshold_without_a_value_is_named_and_not_shown_as_a_number():
+    thresholds = {"limit": {"value": None}, "share": {"value": 0.9}}
+    alert = {"expr": "power > ${limit} * ${share}", "for": 300}
+    named = {"expr": "power > limit * ${share}", "for": 300}
+    assert data_pages.name_unset_thresholds(alert, thresholds) == named
+
+
+def test_example_of_the_page_of_checks_is_a_policy_that_can_be_used():
+    (text,) = re.findall("```yaml\n(.*?)```", data_pages.CHECKS_PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    example = yaml.safe_load(text)
+    full = _judging.policy(given=example["gpu_health_policy"], waivers=example["gpu_health_waivers"])
+    assert full["strict"] == ["gpu.ecc_*"] and [one["check"] for one in full["waivers"]] == ["gpu.power_limit"]

@@ -11,6 +11,7 @@ The caller can say it otherwise: expect has "empty": True or False.
 
 from __future__ import annotations
 
+from ..._node import holders
 from .. import compare, model, policy, signals
 from ..compare import NUMBER
 from ..model import PASS
@@ -28,10 +29,9 @@ def check_strays(ctx, gpu, ident, key, what) -> dict:
     now = compare.read_typed(gpu, key, list)
     if not now.known:
         return signals.check_absent_signal(ctx, ident, gpu, key, now)
-    pids = sorted(str(model.item(process, "pid")) for process in now.value)
-    shown = ["pid %s" % (pid,) for pid in pids]
+    shown = sorted(holders.name_process(process if isinstance(process, dict) else {}) for process in now.value)
     limit = policy.find_limit(ctx, "processes_max", gpu)
-    text = "%s %s processes on %s (%s)" % (len(pids), what, model.name_gpu(gpu), ", ".join(shown))
+    text = "%s %s processes on %s (%s)" % (len(shown), what, model.name_gpu(gpu), ", ".join(shown))
     if not must_be_empty(ctx):
         return model.check(
             ident,
@@ -40,10 +40,10 @@ def check_strays(ctx, gpu, ident, key, what) -> dict:
             shown,
             None,
             "policy",
-            message=text + "; the node may be at work." if pids else "",
+            message=text + "; the node may be at work." if shown else "",
         )
     finding = None
-    if len(pids) > limit:
+    if len(shown) > limit:
         finding = compare.make_failure(
             "hold", "%s; expected at most %s in this phase. Drain the node, or stop them." % (text, limit)
         )

@@ -212,6 +212,7 @@ def test_unknown_version_says_what_is_available_and_changes_nothing(bench, state
     result = bench.run(version="580.1.1", state=state)
     assert result["failed"] and "available: 535.309.01-0+deb12u1, %s, %s" % (NEW, OLD) in result["msg"]
     assert machine.log == [] and [item["id"] for item in result["refusals"]] == ["unknown_version"]
+    assert "resolved" not in result and "gpus" not in result, "Ansible prints all of a failure"
 
 
 def test_a_mixed_set_is_refused_before_anything_runs(bench):

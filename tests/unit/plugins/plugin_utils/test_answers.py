@@ -19,7 +19,7 @@ pytest.importorskip("hypothesis", reason="the plain pytest run has it")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.lifecycle.plugins.filter import hold_lines
+from ansible_collections.gpufleet.lifecycle.plugins.action import hold_info
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import audit
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _peers
@@ -130,7 +130,7 @@ def outcome(module, answers):
     if module == "node_state":
         return {name: probes.make_probe(name, {"audit": AUDIT}, one, {}) for name, one in found.items()}
     if module == "hold_info":
-        lines = [line.split() for line in hold_lines.render_lines(found)]  # whatever the widths of its columns
+        lines = [line.split() for line in hold_info.render_lines(found)]  # whatever the widths of its columns
         return {name: [line for line in lines if any(word.strip(":,") == name for word in line)] for name in found}
     if module == "driver_packages":
         return {name: [line for line in formats.preview_packages({name: one})] for name, one in found.items()}

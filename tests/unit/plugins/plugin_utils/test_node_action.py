@@ -22,9 +22,15 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import driver_audit, driver_reload, gpu_health, node_state
-from ansible_collections.gpufleet.lifecycle.plugins.filter import gpu_peers, health_with_peers, hold_lines
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
+from ansible_collections.gpufleet.lifecycle.plugins.action import (
+    driver_audit,
+    driver_reload,
+    gpu_health,
+    hold_info,
+    node_state,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.filter import gpu_peers, health_with_peers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
 pytest.importorskip("ansible", reason="an action runs on the controller")
@@ -55,6 +61,24 @@ def make(plugin, answer, name="driver_audit"):
     action._load_name = name
     action._execute_module = mock.Mock(return_value=answer)
     return action
+
+
+@pytest.mark.parametrize(
+    ("message", "stderr", "begins"),
+    [
+        ("Module result deserialization failed: No start of json", "/bin/sh: 1: sudo: not found\n", "/bin/sh: 1: sudo"),
+        ("MODULE FAILURE: no output", "Traceback (most recent call last):\nMemoryError\n", "MemoryError. "),
+        ("Module result deserialization failed", "pyenv: python3: command not found\nNote: See\n", "pyenv: python3: c"),
+        ("Module result deserialization failed: No start of json", "", "Module result"),
+        ("The version is not there.", "a warning", "The version"),
+    ],
+)
+def test_module_without_a_result_fails_with_what_the_node_printed(monkeypatch, message, stderr, begins):
+    answer = {"failed": True, "msg": message, "module_stdout": "\n", "module_stderr": stderr}
+    monkeypatch.setattr(ActionBase, "_execute_module", mock.Mock(return_value=answer))
+    action = make(driver_audit, {})
+    del action._execute_module
+    assert action.run_module("gpufleet.lifecycle.driver_audit", {}, {})["msg"].startswith(begins)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +171,8 @@ def test_messages_of_a_verdict_steer_no_terminal(monkeypatch):
 
 def test_filters_over_all_nodes_leave_out_a_malformed_answer():
     hold = {"package": "p", "version": "1", "since": None, "age_days": 3, "security": []}
-    lines = hold_lines.hold_lines({"a1": {"holds": {"kernel": [hold]}}, "a2": {"holds": {"kernel": ["x"]}}, "a3": "x"})
+    nodes = {"a1": {"holds": {"kernel": [hold]}}, "a2": {"holds": {"kernel": ["x"]}}, "a3": "x"}
+    lines = hold_info.render_lines(_answers.accept_all("hold_info", nodes))
     assert [name for name in ("a1", "a2", "a3") if any(name in line for line in lines)] == ["a1", "a2", "a3"]
     assert gpu_peers.gpu_peers({"a1": {"baseline": {"snapshot": {"gpus": 5}}}, "a2": "x"}) == {"gpus": {}}
     assert health_with_peers.health_with_peers("x", {}) == {}

@@ -174,6 +174,7 @@ def test_a_node_whose_gpus_are_in_use_is_left_alone():
 
 
 FREE, USED = {"value": [], "rc": 0}, {"value": [{"pid": 4711}, {"pid": 12}], "rc": 0}
+NAMED = {"value": [{"pid": 4711, "comm": "python3", "user": "alice", "job": "31"}], "rc": 0}
 SILENT = {"value": None, "rc": 15, "error": "GPU_IS_LOST"}
 
 
@@ -186,9 +187,10 @@ def gpus(*answers):
     [
         (gpus(FREE), None),
         (gpus(FREE, FREE), None),
-        (gpus(FREE, USED), ["pid 12, 4711"]),
-        (gpus(USED, USED), ["pid 12, 4711"]),
-        (gpus(SILENT, USED), ["pid 12, 4711"]),
+        (gpus(FREE, USED), ["pid 12, pid 4711"]),
+        (gpus(FREE, NAMED), ["python3 (pid 4711, user alice, Slurm job 31)"]),
+        (gpus(USED, USED), ["pid 12, pid 4711"]),
+        (gpus(SILENT, USED), ["pid 12, pid 4711"]),
         (gpus(FREE, SILENT), ["GPU 1", "GPU_IS_LOST"]),
         (gpus(SILENT, SILENT), ["GPU 0, 1", "NVML: GPU_IS_LOST"]),
         (gpus({"value": [], "rc": 3}), ["GPU 0", "no answer"]),
@@ -220,16 +222,17 @@ def seen_gpus(*answers, **more):
         (seen_gpus(FREE, FREE, holders=[]), None),
         # NVML tells: a process that only has a device file open does not compute
         (seen_gpus(FREE, FREE, holders=[OTHER]), None),
-        (seen_gpus(FREE, USED, holders=[]), ["pid 12, 4711"]),
-        (seen_gpus(SILENT, USED, holders=[]), ["pid 12, 4711"]),
+        (seen_gpus(FREE, USED, holders=[]), ["pid 12, pid 4711"]),
+        (seen_gpus(SILENT, USED, holders=[]), ["pid 12, pid 4711"]),
+        (seen_gpus(FREE, NAMED, holders=[]), ["python3 (pid 4711, user alice, Slurm job 31)"]),
         (seen_gpus(FREE, SILENT, holders=[]), None),
         (seen_gpus(FREE, SILENT, holders=[SERVICE]), None),
-        (seen_gpus(FREE, SILENT, holders=[SERVICE, OTHER]), ["python3 4712"]),
+        (seen_gpus(FREE, SILENT, holders=[SERVICE, OTHER]), ["python3 (pid 4712)"]),
         (seen_gpus(FREE, SILENT, holders=None), [NOT_TOLD, "/proc"]),
         (seen_gpus(FREE, SILENT), [NOT_TOLD, "/proc"]),
         (seen_gpus(holders=[]), None),
-        (seen_gpus(holders=[OTHER]), ["python3 4712"]),
-        ({"snapshot": {"gpus": [{"index": 0}]}, "holders": [OTHER]}, ["python3 4712"]),
+        (seen_gpus(holders=[OTHER]), ["python3 (pid 4712)"]),
+        ({"snapshot": {"gpus": [{"index": 0}]}, "holders": [OTHER]}, ["python3 (pid 4712)"]),
         ({"unreachable": True, "msg": "gpu-1 does not answer"}, [NOT_TOLD, "gpu-1 does not answer"]),
         ({}, [NOT_TOLD, "/proc"]),
     ],

@@ -20,7 +20,7 @@ pytest.importorskip("ansible", reason="the screen is Ansible's")
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _screen
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _rollout_action, _screen
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import serving
@@ -212,3 +212,11 @@ def test_header_that_cannot_be_sent_is_refused_unsent_and_unseen(value):
     assert not server.requests and not caught.value.sent and "Authorization" in str(caught.value)
     assert not [piece for piece in PIECES if piece in str(caught.value)]
     assert caught.value.__cause__ is None
+
+
+def test_lines_of_a_rollout_go_to_stderr_and_leave_stdout_to_the_tasks(capsys):
+    _rollout_action.RolloutAction.say("a1: done")
+    printed = capsys.readouterr()
+    assert "a1: done" in printed.err and printed.out == ""
+    actions = list((PLUGINS / "action").glob("rollout_*.py"))
+    assert actions and not any("display.display(" in path.read_text(encoding="utf-8") for path in actions)

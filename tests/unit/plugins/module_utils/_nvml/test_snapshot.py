@@ -657,6 +657,19 @@ def test_mig_that_is_off_on_or_not_there(binding):
     )
 
 
+def test_process_is_named_by_what_proc_tells_of_it(tmp_path):
+    directory = tmp_path / "7"
+    directory.mkdir()
+    (directory / "comm").write_text("python3\n")
+    (directory / "status").write_text("Uid:\t4242424\t0\t0\t0\n")
+    (directory / "cgroup").write_text("0::/system.slice/slurmstepd.scope/job_31/step_0\n")
+    gpus = [{"compute_processes": ok([{"pid": 7}, {"pid": 8}]), "graphics_processes": failed(15)}]
+    snapshot.name_processes(gpus, str(tmp_path))
+    known, gone = gpus[0]["compute_processes"]["value"]
+    assert (known["comm"], known["user"], known["job"]) == ("python3", "4242424", "31")
+    assert (gone["pid"], gone["comm"], gone["user"]) == (8, None, None)
+
+
 def test_a_list_of_processes_that_grows_is_asked_for_again_and_not_for_ever(binding):
     library = fake_nvml.FakeNvml(gpus=1)
     rooms = []

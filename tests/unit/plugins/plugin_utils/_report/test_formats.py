@@ -457,8 +457,17 @@ class TestTable:
             "gpu-a-1",
             "gpu-a-6",
         ]
-        assert "gpu.pcie_width on GPU 0, 0000:1a:00.0, S/N 16528200" in lines[2]
+        assert precheck_formats.describe_worst(document()["nodes"]["gpu-a-2"]).endswith(
+            "[GPU 0, 0000:1a:00.0, S/N 16528200]"
+        )
         assert lines[-1] == "FAIL: 1 fail, 4 unknown, 2 pass (1 unreachable, 1 failed, 1 missing) of 7 nodes"
+
+    def test_shows_what_is_wrong_before_where_the_gpu_is(self):
+        uuid = samples.uuid("gpu-a-2", 0)
+        message = "The PCIe link of %s at 0000:1a:00.0 has 8 lanes; expected 16." % uuid
+        result = samples.broken(samples.healthy("gpu-a-2"), "gpu.pcie_width", message=message)
+        line = precheck_formats.render_summary(document({"gpu-a-2": result}, ()))[2]
+        assert "gpu.pcie_width: The PCIe link of GPU 0 has 8 lanes; expected 16. [GPU 0, " in line
 
     def test_steers_no_terminal(self):
         given = evil_results()

@@ -80,6 +80,25 @@ def test_no_domains_at_all_are_refused_under_a_cap_alone(act, found):
 
 
 @pytest.mark.parametrize(
+    "groups, given, expected",
+    [
+        ({"racks-1": ["a"], "racks-2": ["b"]}, {}, "no failure domains: "),
+        ({"rack_1": ["a"], "racks-2": ["b"]}, {}, "in no failure domain, "),
+        ({"rack_1": ["a"], "rack_2": ["b"]}, {}, None),
+        ({"rack_1": ["a"]}, {"b": {"rack": "2"}}, None),
+    ],
+)
+def test_plan_names_the_nodes_that_are_in_no_failure_domain(act, groups, given, expected):
+    lines = [line.strip() for line in act("ab", groups, domains=given)["lines"] if "no failure domain" in line]
+    assert len(lines) == bool(expected) and all(line.startswith(expected) for line in lines)
+    assert expected != "in no failure domain, " or lines[0].endswith(": b")
+
+
+def test_plan_of_one_node_says_nothing_of_failure_domains(act):
+    assert "no failure domain" not in str(act("a")["lines"])
+
+
+@pytest.mark.parametrize(
     "given, groups",
     [
         ({"a": {"rack": ["r1", "r2"]}, "b": {"rack": "r2"}, "c": {"rack": "r3"}}, {}),

@@ -8,7 +8,9 @@ from __future__ import annotations
 import types
 
 import pytest
+import yaml
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import config
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, plan_text, probes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
@@ -355,3 +357,12 @@ def test_words_of_a_node_are_cleaned_before_they_are_planned():
         probes.layout_looked_at(dict(broken, failures=[{"code": "does_not_fit"}]))[2],
     ):
         assert "boom" in found and found.isprintable() and "s3cret" not in found and len(found) < 5000
+
+
+def test_refusal_of_a_layout_without_a_source_has_an_example_that_can_be_used():
+    with pytest.raises(PlanError) as refused:
+        probes.find_layouts({"a": {"name": "all-1g.10gb"}}, lambda path: None)
+    assert config.EXAMPLE in str(refused.value)
+    given = yaml.safe_load(config.EXAMPLE)["nvidia_mig_configs"]
+    found = probes.find_layouts({"a": {"name": "all-1g.10gb", "configs": given}}, lambda path: None)
+    assert found["a"]["config"]["mig-configs"]["all-1g.10gb"][0]["mig-devices"] == {"1g.10gb": 7}

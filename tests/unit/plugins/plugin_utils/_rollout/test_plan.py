@@ -114,7 +114,7 @@ def test_a_node_goes_back_with_the_kernel_that_ran(now, following, installed, ex
         and made.nodes["a"]["from_kernel"] == now
     )
     lines = plan_text.describe_plan(made, "r")
-    assert ("  1. a: driver 2.0 -> 1.0%s" % (", kernel k1" if expected else "")) in lines
+    assert ("  1. a: driver 2.0 -> 1.0 (a downgrade)%s" % (", kernel k1" if expected else "")) in lines
     notes = [line for line in lines if "kernel k1" in line and "no longer installed on a" in line]
     assert bool(notes) == ("k1" not in installed)
     assert (made.sha256 != plain.sha256) == bool(expected)

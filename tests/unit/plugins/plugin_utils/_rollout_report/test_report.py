@@ -1073,9 +1073,9 @@ def test_nodes_that_are_alike_are_told_once():
     previews["odd"] = found("1.9-1", install=["nvidia-smi"])
     lines = formats.preview_packages(previews)
     assert lines == [
-        "66 nodes would get nvidia-kernel-dkms 2.0-1, nvidia-smi 2.0-1: n000, n001, n002, n003, n004 and 61 more",
+        "packages of 66 nodes: n000, n001, n002, n003, n004 and 61 more",
         "  upgrade: dkms 3, nvidia-smi 2.0-1",
-        "1 node would get nvidia-kernel-dkms 1.9-1, nvidia-smi 1.9-1: odd",
+        "packages of 1 node: odd",
         "  install: nvidia-smi",
     ]
 

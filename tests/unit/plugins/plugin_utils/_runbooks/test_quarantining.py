@@ -206,6 +206,29 @@ def test_the_checks_that_did_not_pass_are_named():
     )
 
 
+@pytest.mark.parametrize(
+    ("job", "host", "expected"),
+    [
+        ("", "localhost", ("/e", "/r")),
+        ("", "store", ("store:/e", "store:/r")),
+        ("7", "store", ("store:/e", "store:/r")),
+        ("7", "localhost", ("", "")),
+    ],
+)
+def test_marker_names_files_where_they_are_kept(job, host, expected):
+    told = {"evidence": {"bundle": "/e"}, "record": {"path": "/r"}, "time": "2026-01-01T00:00:00Z"}
+    made = decide(awx_job=job, artifact_host=host, **told)["marker"]
+    assert (made["evidence"], made["record"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("action", "named"), [("reset_gpu", True), ("reboot", True), ("hold", False), ("field_diag", False)]
+)
+def test_node_that_a_reboot_could_clear_is_refused_with_the_command(action, named):
+    health = {"health": {"verdict": "fail", "action": action, "checks": []}}
+    assert ("ansible a1 -b -m ansible.builtin.reboot" in decide(smoke=PASS, health=health)["unfit"]) is named
+
+
 def test_a_scheduler_that_was_not_told_and_a_node_that_is_silent_are_both_said():
     said = decide(not_closed="slurmctld does not answer", marks={"unreachable": True, "msg": "no route"})["incomplete"]
     assert "slurmctld does not answer" in said and "no route" in said

@@ -1,11 +1,16 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The holds of a fleet as a table."""
+"""The table of holds that hold_info prints."""
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.filter.hold_lines import FilterModule
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.action import hold_info
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
+
+pytestmark = pytest.mark.cores
 
 
 def hold(package, version, days, security=()):
@@ -17,15 +22,25 @@ def hold(package, version, days, security=()):
     }
 
 
-def lines(nodes):
-    return FilterModule().filters()["hold_lines"](nodes)
+@pytest.fixture(name="lines")
+def _lines(monkeypatch):
+    """lines(nodes): what is printed of them, each line as it is."""
+
+    def run(nodes):
+        printed = []
+        monkeypatch.setattr(hold_info.display, "display", printed.append, raising=False)
+        done, calls = actions.run_in_turn(hold_info, "localhost", {"table": nodes})
+        assert calls == [] and done["lines"] == printed and not done["changed"]
+        return printed
+
+    return run
 
 
 def result(kernel=(), driver=(), other=()):
     return {"holds": {"kernel": list(kernel), "driver": list(driver), "other": list(other)}}
 
 
-def test_the_longest_hold_comes_first_and_nobody_is_left_out():
+def test_the_longest_hold_comes_first_and_no_node_is_left_out(lines):
     found = lines(
         {
             "n1": result(kernel=[hold("linux-image-amd64", "6.1", 3, ["6.2", "6.1.9"])]),
@@ -53,5 +68,5 @@ def test_the_longest_hold_comes_first_and_nobody_is_left_out():
     ]
 
 
-def test_without_holds_there_is_no_table():
+def test_without_holds_there_is_no_table(lines):
     assert lines({"n1": result()}) == ["nothing is held on: n1"]

@@ -153,13 +153,19 @@ class Awx:
         self.services = {"store": HERE}
 
     def answers(self, name, given):
-        """Extra variables as a survey sends them: texts, also empty ones, and numbers unless they are left out."""
+        """Extra variables as a survey sends them: texts, also empty ones, and numbers unless they are left out.
+
+        A question without an answer and without a default sets nothing.
+        """
         spec = self.templates[name]["survey_spec"]["spec"]
         known = {question["variable"]: question for question in spec}
         assert set(given) <= set(known), "the survey of %s does not ask for %s" % (name, set(given) - set(known))
         found = {}
         for variable, question in known.items():
-            value = given.get(variable, question["default"])
+            if variable not in given and "default" not in question:
+                assert not question["required"], "the survey of %s demands %s" % (name, variable)
+                continue
+            value = given.get(variable, question.get("default"))
             if question["type"] in ("integer", "float"):
                 if value != "":
                     kind = int if question["type"] == "integer" else float

@@ -90,7 +90,9 @@ def jobs(awx, url):
     job("monitoring", "monitoring")
     with standin.serving(standin.Api(standin.Fleet())) as prometheus:
         price = {"capacity_price_gpu_hour": "2.10", "capacity_lead_days": 120}
-        job("capacity", "capacity", capacity_prometheus_url=prometheus, capacity_days=2, **price)
+        # What gpufleet_awx_prometheus_url of the settings becomes; no survey may choose it.
+        awx.templates["gpufleet capacity"]["extra_vars"]["capacity_prometheus_url"] = prometheus
+        job("capacity", "capacity", capacity_days=2, **price)
     # Last, since the next upgrade of this rollout has to join this plan.
     job("several", "plan for several controllers", rollout_version=NEW)
     return found

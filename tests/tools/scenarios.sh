@@ -15,6 +15,9 @@ scenarios=("$@")
 if [ ${#scenarios[@]} = 0 ]; then
     mapfile -t scenarios < <(grep -L '^# nodes: none' molecule/*/molecule.yml | cut -d/ -f2 | grep -vx default)
 fi
+# The pattern of the machines to start beside those of `default`: each scenario has a group of its name.
+GPUFLEET_SCENARIO_HOSTS=$(IFS=:; echo "${scenarios[*]}")
+export GPUFLEET_SCENARIO_HOSTS
 part=tests/tools/part.sh
 trap '$part molecule-destroy 15 molecule destroy -s default' EXIT
 $part drivers 90 python3 -m tests.lab drivers --inventory inventories/lab

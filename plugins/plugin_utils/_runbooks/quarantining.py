@@ -56,6 +56,8 @@ class Facts(TypedDict, total=False):
     actions: Sequence[str]  # what recover_gpu may do
     failed_result: Answer
     failed_task: Answer
+    artifact_host: str
+    awx_job: str  # a number where a job of AWX runs, whose container throws its files away
 
 
 def decide(facts: Facts) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def _records(monkeypatch):
     found.record_archive.side_effect = lambda database, builder, name, sha256, modules: found.calls.append(
         (builder, name, sha256, modules)
     )
-    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.archives", found)
+    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.others", found)
     return found
 
 

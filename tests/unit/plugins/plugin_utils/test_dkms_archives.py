@@ -37,7 +37,7 @@ def _records(monkeypatch):
     found.find_builders.side_effect = lambda database, archives, agree: {
         name: "builder-1" for name in archives if name not in found.unknown
     }
-    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.archives", found)
+    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.others", found)
     return found
 
 

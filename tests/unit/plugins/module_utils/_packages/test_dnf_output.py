@@ -105,6 +105,9 @@ def test_a_repair_is_of_the_named_packages_and_with_dependencies(tmp_path):
 
 def test_a_lock_of_one_architecture_leaves_that_of_the_other(tmp_path):
     text = ROW % ("zlib", 2, "x86_64", "") + ROW % ("zlib", 1, "i686", "") + ROW % ("bash", 1, "x86_64", "")
+    plugin = tmp_path / dnf.LOCK_PLUGIN.lstrip("/")
+    plugin.parent.mkdir(parents=True)
+    plugin.write_text("[main]\nenabled = 1\n")
     manager = dnf.Dnf(lambda argv, timeout: (0, text, ""), str(tmp_path))
     manager.mark("hold", ["zlib"])
     manager.mark("hold", ["zlib:i686"])

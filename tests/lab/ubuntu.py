@@ -436,7 +436,7 @@ def make_repository(root: Path, log: Path) -> None:
     """Make the repository in ROOT, which is mounted in a mount namespace of its own."""
     work = root / "var/tmp/ubuntu"
     work.mkdir()
-    run("mount", "-t", "tmpfs", "tmpfs", work)  # of this mount namespace: thousands of files that nobody keeps
+    run("mount", "-t", "tmpfs", "tmpfs", work)  # gone with the mount namespace; none of its files is kept
     debian, bits, trees, pool = (work / name for name in ("debian", "bits", "trees", "pool"))
     for path in (debian, bits, trees, pool):
         path.mkdir(parents=True)

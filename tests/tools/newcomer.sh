@@ -14,9 +14,12 @@ trap 'rm -rf "$work"' EXIT
 tarball=$(sed -n 's/.*ansible-galaxy collection install \(\S*\.tar\.gz\)$/\1/p' "$root/README.md")
 packages=$(sed -n "s/^pip install //p" "$root/README.md" | tr -d "'")
 
-pip_settings=${PIP_CONFIG_FILE:-$(ls "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf" 2>/dev/null | head -n 1 || true)}
+pip_settings=${PIP_CONFIG_FILE:-/dev/null}
+for file in "$HOME/.pip/pip.conf" "$HOME/.config/pip/pip.conf"; do
+    [ -n "${PIP_CONFIG_FILE:-}" ] || [ ! -f "$file" ] || pip_settings=$file
+done
 for name in $(compgen -e | grep -E '^(ANSIBLE|GPUFLEET|VIRTUAL_ENV|PYTHON)'); do unset "$name"; done
-export HOME=$work/home PIP_CONFIG_FILE=${pip_settings:-/dev/null} PATH=$work/venv/bin:$PATH
+export HOME=$work/home PIP_CONFIG_FILE=$pip_settings PATH=$work/venv/bin:$PATH
 mkdir "$HOME"
 cd "$HOME"
 python3 -m venv "$work/venv"
@@ -41,11 +44,11 @@ done <commands
 
 become=true
 [ "$(id -u)" != 0 ] || become=false
-# A machine without a GPU does not pass, and one with GPUs may: that there is a verdict is what counts.
 cat >inventory <<INVENTORY
 [gpu_nodes]
 newcomer ansible_connection=local ansible_python_interpreter=$work/venv/bin/python ansible_become=$become
 INVENTORY
+# A machine without a GPU does not pass, and one with GPUs may: the verdict in the report is what counts.
 ansible-playbook -i inventory gpufleet.lifecycle.precheck || true
 python3 - .gpufleet/precheck/report.json <<'CHECK'
 import json

@@ -22,4 +22,5 @@ class Recorder(http.server.BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
+    open(RECORD, "a", encoding="utf-8").close()  # without a record nothing was recorded: that is no silence
     http.server.HTTPServer(("127.0.0.1", 9099), Recorder).serve_forever()

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A machine with Ubuntu's prebuilt modules: signed, of the kernel that runs, and built by nobody on the node."""
+"""A machine with Ubuntu's prebuilt modules: they are signed, they match the running kernel, and DKMS built none."""
 
 from __future__ import annotations
 

@@ -176,6 +176,7 @@ INSTALL_ENTRY = """\
 # The kernel's image and its boot loader entry. A stand-in of the gpufleet lab: nothing boots from them.
 set -eu
 entries=/boot/loader/entries
+# An image has none before its first boot, when the first kernel is installed.
 identity=$(cat /etc/machine-id 2>/dev/null || true)
 identity=${identity:-ffffffffffffffffffffffffffffffff}
 case "$1" in
@@ -384,13 +385,6 @@ dkms build -m {name} -v {version} -q || :
 dkms install -m {name} -v {version} -q --force || :
 """
 DKMS_PREUN = "dkms remove -m {name} -v {version} -q --all || :\n"
-DKMS_CONF = """\
-PACKAGE_NAME="{name}"
-PACKAGE_VERSION="{version}"
-{modules}MAKE[0]="make KERNEL_SOURCE=$kernel_source_dir all"
-CLEAN="make KERNEL_SOURCE=$kernel_source_dir clean"
-AUTOINSTALL="yes"
-"""
 DKMS_MODULE = """\
 BUILT_MODULE_NAME[{number}]="nvidia{part}"
 DEST_MODULE_NAME[{number}]="nvidia{part}"
@@ -407,7 +401,7 @@ def make_dkms_source(name: str, version: str, broken: bool) -> dict[str, str]:
     return {
         **{f"{source}nvidia{part}.c": text for part in PARTS},
         f"{source}Makefile": stubs.MAKEFILE.format(objects=" ".join(f"nvidia{part}.o" for part in PARTS), slow=":"),
-        f"{source}dkms.conf": DKMS_CONF.format(name=name, version=version, modules=modules),
+        f"{source}dkms.conf": stubs.DKMS_CONF.format(name=name, version=version, modules=modules),
     }
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import wait_for
 
@@ -72,6 +73,26 @@ def test_what_a_play_of_ones_own_ignores_finishes_no_node(fleet):
     result = fleet.run("ignoring")
     assert result.rc == 2 and result.states == {"a1": "pending"} and result.report["verdict"] == "incomplete"
     assert fleet.touched() == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"gpu_node_upgrade_version": "3.0.1"},
+        {"gpu_node_upgrade_on_failure": "stop"},
+        {"gpu_node_upgrade_install": False},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+def test_variables_of_an_imported_playbook_do_not_change_what_was_planned(fleet, given):
+    """Those of import_playbook outrank what the play gives the role."""
+    fleet.add("a1")
+    (fleet.directory / "own.yml").write_text(
+        yaml.safe_dump([{"import_playbook": "gpufleet.lifecycle.upgrade", "vars": given}])
+    )
+    result = fleet.run("own")
+    assert result.rc == 2 and result.states == {"a1": "pending"} and fleet.touched() == []
+    assert next(iter(given)) in result.output or "3.0.1" in result.output, result.output
 
 
 OVER = [{"date": "2026-01-31", "from": "22:00", "to": "23:00"}]

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ast
 import base64
+import configparser
 import dataclasses
 import http.client
 import pathlib
+import re
 import time
 import urllib.parse
 
@@ -37,6 +39,23 @@ def test_nothing_that_is_printed_steers_the_terminal(monkeypatch, method):
     monkeypatch.setattr(Display(), method, lambda text, **options: said.append((text, options)))
     getattr(_screen.display, method)("  " + EVIL)
     assert said[0][0].isprintable() and said[0][0].startswith("  boom")
+
+
+@pytest.mark.parametrize(("callbacks", "printed"), [([], 1), ([_rollout_action.PROGRESS], 0), (["timer"], 1)])
+def test_transition_is_printed_once_with_the_live_view_and_without(monkeypatch, capsys, callbacks, printed):
+    """The callback prints each transition itself."""
+    monkeypatch.setattr(_rollout_action.C, "CALLBACKS_ENABLED", callbacks)
+    capsys.readouterr()
+    _rollout_action.RolloutAction.say_progress(_rollout_action.RolloutAction, "a1: install")
+    assert capsys.readouterr().err.count("a1: install") == printed
+
+
+def test_live_view_is_the_line_of_ansible_cfg_that_the_page_shows():
+    page = (PLUGINS.parent / "docs" / "runbooks" / "rollout.md").read_text(encoding="utf-8")
+    (shown,) = [part for part in re.findall(r"```ini\n(.*?)```", page, re.S) if "callbacks_enabled" in part]
+    given = configparser.ConfigParser()
+    given.read_string(shown)
+    assert given["defaults"]["callbacks_enabled"] == _rollout_action.PROGRESS
 
 
 @pytest.mark.parametrize("mark", "\u061c\u200b\u200d\u200e\u2028\u202a\u2060\u2066\u206f\ufeff\ufff9\xad\u180e")

@@ -421,7 +421,8 @@ class Fleet:
         log = open(self.directory / ("output%d" % number), "w+", encoding="utf-8")
         # A session of its own: what a signal makes Ansible do to its process group stays away from the tests.
         process = subprocess.Popen(
-            command + list(arguments),
+            # Where nohup started the tests, what they start would ignore a hangup too.
+            ["env", "--default-signal=HUP"] + command + list(arguments),
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,

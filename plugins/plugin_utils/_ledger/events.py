@@ -77,7 +77,8 @@ def _make_node(name, planned, old, time, position) -> Node:
     node.attempt = old.attempt
     old.close(time, "interrupted")
     # The steps of a node that is not proven stay, whatever state it is found in now.
-    if planned.get("orphaned") or planned.get("kept") or planned["state"] == "done" or is_unproven(old):
+    stays = planned.get("orphaned") or planned.get("kept") or planned["state"] == "done" or is_unproven(old)
+    if stays and not planned.get("replaced"):
         node.steps, node.began, node.granted, node.proven = old.steps, old.began, old.granted, old.proven
     if planned.get("kept"):
         node.ended = old.ended

@@ -188,10 +188,10 @@ def _from_the_beginning(probe, before) -> str:
     """Return why the node is changed from the beginning whatever its version; empty if its version may be enough."""
     if probe.unproven_in:
         return "changed in rollout %s, and not proven since" % probe.unproven_in
-    if before is not None and before.state in ("quarantined", "failed") and state.is_unproven(before):
+    if before is not None and state.is_unproven(before):
         # Its quarantine marker was removed, or it was retired and is there again: it was repaired, and its baseline may
-        # not match its hardware any more.
-        return "%s, %s" % (before.state, before.reason)
+        # not match its hardware any more. That holds until it is proven, also if a run ended before its turn.
+        return "%s, %s" % (before.state, before.reason or "changed in an earlier run and not proven since")
     return ""
 
 
@@ -247,6 +247,8 @@ def entry_of(
     is_other = before is not None and before.state not in state.IN_FLIGHT and is_same_machine(before, probe) is False
     entry = _plan_node(probe, to_version, None if is_other else before, going_on, layout, driver)
     entry["machine"] = dict(before.machine if before is not None and not is_other else {}, **identify_machine(probe))
+    if is_other:
+        entry["replaced"] = True  # the steps of the machine before are none of this one
     if is_other and entry["state"] == "pending":
         entry.setdefault("again", "another machine has its name now")
     return entry

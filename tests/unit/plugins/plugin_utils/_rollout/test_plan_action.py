@@ -95,8 +95,13 @@ def kill_controller(ledger):
     )
 
 
-def test_node_that_another_rollout_changed_and_did_not_prove_is_not_finished_by_its_version(act):
-    leave(open_ledger(act, "other"), "a", lost=True)
+@pytest.mark.parametrize("verbs", [(), ("retire",), ("retire", "retry"), ("retire", "retry", "skip")], ids=str)
+def test_node_that_another_rollout_changed_and_did_not_prove_is_not_finished_by_its_version(act, verbs):
+    left = open_ledger(act, "other")
+    leave(left, "a", lost=True)
+    for verb in verbs:
+        event = {"run": "dead", "verb": verb, "user": "kim", "reason": "it is gone", "node": "a"}
+        left.transact(lambda transaction, event=event: transaction.append("control", **event))
     made = act("ab", audits={"a": audit("2.0"), "b": audit("2.0")}, health={name: PASSED["a"] for name in "ab"})
     assert made["order"] == ["a"] and made["nodes"]["b"]["state"] == "skipped", made
     assert "retried after: changed in rollout other, and not proven since" in "".join(made["lines"])

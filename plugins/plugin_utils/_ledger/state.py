@@ -91,8 +91,12 @@ def is_unproven(node) -> bool:
 
 
 def held_by_schedulers(node) -> bool:
-    """Return True if only its schedulers keep a node out of service: it has no quarantine marker, or its step."""
-    return node.state == "quarantined" and bool(node.steps) and node.steps[-1].name != "quarantine"
+    """Return True if only its schedulers keep a node out of service.
+
+    Another one has a quarantine marker: the rollout wrote it in a step, or an operator after the node was proven.
+    """
+    is_marked = not node.steps or node.steps[-1].name == "quarantine" or node.proven
+    return node.state == "quarantined" and not is_marked
 
 
 def awaits_resume(node) -> bool:

@@ -98,10 +98,12 @@ def _classify_failure(found, before) -> tuple[str, str]:
 
 
 def _was_brought(before, to_version, layout) -> bool:
-    """Return True if this rollout brought the node to its target and proved it, also if it was found sick since."""
+    """Return True if this rollout brought the node to its target and proved it, also if it was found sick, away or in
+    quarantine since.
+    """
     if before is None or before.to_version != to_version or before.layout != (layout or {}):
         return False
-    return before.state == "done" or before.state == "failed" and before.failure == state.SICK and before.proven
+    return before.state == "done" or before.state in state.FAILED and before.failure == state.SICK and before.proven
 
 
 def _plan_finished(probe, to_version, before, layout, driver) -> dict:
@@ -118,9 +120,8 @@ def _plan_finished(probe, to_version, before, layout, driver) -> dict:
     if probe.verdict == "pass":
         return {"state": "skipped", "reason": "already at %s" % describe_target(to_version, layout, driver)}
     if brought:
-        # Its steps are kept: a rollback needs its earlier version, and the next run the proof.
         reason = "was done earlier, and now: %s" % (probe.complaint or "its health is not known")
-        return dict(mine, state="failed", kept=True, reason=reason)
+        return {"state": "failed", "reason": reason}
     return {
         "state": "failed",
         "reason": "already at %s, and not proven: %s"
@@ -249,6 +250,9 @@ def entry_of(
     entry["machine"] = dict(before.machine if before is not None and not is_other else {}, **identify_machine(probe))
     if is_other:
         entry["replaced"] = True  # the steps of the machine before are none of this one
+    elif entry["state"] in state.FAILED and _was_brought(before, to_version, layout):
+        # Its steps are kept: a rollback needs its earlier version, and the next run the proof.
+        entry.update(_find_version_before(before, entry["from"], entry["from_kernel"]), kept=True)
     if is_other and entry["state"] == "pending":
         entry.setdefault("again", "another machine has its name now")
     return entry

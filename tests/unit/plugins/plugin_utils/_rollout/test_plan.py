@@ -220,6 +220,30 @@ def test_state_of_a_node_in_the_plan(fields, previous, expected, words):
     assert made.order == (["a"] if expected == "pending" else [])
 
 
+@pytest.mark.parametrize(
+    "away, meanwhile",
+    [
+        ({"reachable": False, "version": None}, "lost"),
+        ({"quarantined": "a marker"}, "quarantined"),
+        ({"error": "dpkg is locked"}, "failed"),
+        ({"version": None}, "failed"),
+    ],
+)
+def test_a_node_that_was_done_keeps_its_way_back_while_it_is_out_of_reach(away, meanwhile):
+    """A rollback goes by it, and would leave the node out as one that has its version."""
+    steps = [state.Step("install", "2026-01-01T00:00:00.000Z", "2026-01-01T00:01:00.000Z", "ok")]
+    left = state.Node("a", "done", attempt=1, proven=True, steps=steps, from_kernel="k1", ended=ENDED)
+    view = story(left, finished=ENDED)
+    for run, found, expected in (("2", away, meanwhile), ("3", away, meanwhile), ("4", {}, "done")):
+        probe = Probe("a", **{"version": "2.0", "kernel": "k2", "verdict": "pass", **found})
+        made = plan.build_plan("2.0", [probe], POLICY, previous=view)
+        events.apply_event(view, dict(plan.make_event(made, "x"), event="plan", run=run, time=ENDED))
+        node = view.nodes.get("a")
+        assert (node.state, node.from_version, node.from_kernel, node.steps) == (expected, "1.0", "k1", steps)
+        assert not limits.filter_charged(view.nodes.with_state(*state.FAILED)) and not state.is_unproven(node)
+        view.finished = ENDED
+
+
 @pytest.mark.parametrize("layout", [{}, {"name": "small", "config": {}}])
 @pytest.mark.parametrize(
     "verdict, expected", [("pass", "done"), ("fail", "failed"), ("unknown", "failed"), ("", "failed")]

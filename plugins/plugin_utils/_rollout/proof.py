@@ -23,6 +23,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state i
     STOPPED,
     find_resume_step,
 )
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
 # The document that holds the verdict, and the phases of gpu_health in which a node is compared with its baseline.
 DOCUMENT = "health-after"
@@ -131,7 +133,8 @@ def unlike_layout(node, made) -> str:
 
 
 def unfit_to_go_down(node, health, baseline) -> str:
-    """Return why a node may not go down by its documents in the ledger; empty if it was found fit and idle.
+    """Return why a node may not go down by its documents in the ledger; empty if the planned machine was found fit and
+    idle.
 
     HEALTH and BASELINE: the documents BEFORE and BASELINE; None if the ledger has none.
     """
@@ -144,6 +147,9 @@ def unfit_to_go_down(node, health, baseline) -> str:
     snapshot = baseline.get("snapshot") if isinstance(baseline, dict) else None
     if not isinstance(snapshot, dict):
         return "not found idle before the change: there is no baseline of it"
+    identity = (baseline.get("audit") or {}).get("identity") or {}
+    if entries.is_same_machine(node, Probe(node.name, identity=identity)) is False:
+        return "another machine has its name than the one that was planned; correct its address, or run again"
     return _gpu_use.in_use(snapshot.get("gpus"))
 
 

@@ -515,6 +515,31 @@ def test_node_goes_down_only_if_the_ledger_has_it_fit_and_idle(one, documents, i
     assert (answer["answer"], one.node().state) == (("go", "down") if is_granted else ("stop", "draining"))
 
 
+PLANNED = {"machine_id": "1" * 32, "board_serial": "S1", "gpus": ["GPU-a"]}
+
+
+@pytest.mark.parametrize(
+    "now, is_granted",
+    [
+        (PLANNED, True),
+        ({}, True),
+        (dict(PLANNED, gpus=["GPU-b"]), True),  # its health says what that means
+        (dict(PLANNED, machine_id=None), True),
+        (dict(PLANNED, machine_id="2" * 32), False),  # installed again, or its name leads to another machine
+        (dict(PLANNED, machine_id=None, board_serial="S2"), False),
+    ],
+    ids=str,
+)
+def test_node_goes_down_only_as_the_machine_that_was_planned(one, now, is_granted):
+    audit = {"audit": {"versions": {"loaded": "1.0"}, "identity": PLANNED}}
+    one.plan(audits={"a": audit, "b": {"audit": {"versions": {"loaded": "1.0"}}}})
+    one.gate()
+    documents = fit("a")
+    documents["baseline"]["audit"]["identity"] = now
+    answer = one.gate(phase="down", step="stop", documents=documents)
+    assert (answer["answer"], one.node().state) == (("go", "down") if is_granted else ("stop", "draining"))
+
+
 @pytest.mark.parametrize(
     "documents, is_granted",
     [

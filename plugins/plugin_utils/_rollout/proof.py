@@ -18,11 +18,7 @@ import json
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import (
-    CHANGING,
-    STOPPED,
-    find_resume_step,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import CHANGING, STOPPED
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
@@ -88,7 +84,7 @@ def _is_same(one, other) -> bool:
 
 def require_end(node, ended, documents) -> None:
     """Refuse a final state that contradicts the steps of the node, or whose proof is missing in DOCUMENTS."""
-    far = find_resume_step([step.name for step in node.steps])
+    far = state.find_progress(node)
     if ended in ("skipped", "pending") and far or ended == "failed" and far not in ("", STOPPED):
         raise state.StateError(
             "%s cannot end as %s, which means that nothing was changed on it: %s. Expected done, rolled_back, "

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import datetime
-
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
@@ -58,7 +56,7 @@ class ActionModule(NvmlActionBase):
             result.setdefault("msg", "%s: the node answered no reading of its GPUs" % (node,))
             return result
         facts = answer.pop("facts")
-        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = _judging.read_clock()
         health = _health.evaluate(
             facts,
             baseline=baseline,
@@ -88,14 +86,16 @@ class ActionModule(NvmlActionBase):
     def load_inputs(self, args, node) -> tuple[dict | None, dict, dict]:
         """Baseline and policy of the task, and the collection's tables.
 
-        What cannot be used is told before the node is asked anything.
+        What cannot be used is told before the node is asked anything. In a rollout the ledger's numbers say which
+        reading was first, and no controller's clock does.
         """
+        now = _judging.read_clock() if args["sequence"] is None else ""
         try:
             baseline = args.get("baseline")
             if args.get("baseline_file"):
-                baseline = _judging.baseline(self._loader.path_dwim(args["baseline_file"]), node)
+                baseline = _judging.baseline(self._loader.path_dwim(args["baseline_file"]), node, now)
             elif baseline is not None:
-                _health.check_baseline(baseline, node)
+                _health.check_baseline(baseline, node, now)
             if args.get("mig_free_reading") is not None:
                 _health.check_baseline(args["mig_free_reading"], node)
             path = self._loader.path_dwim(args["policy_file"]) if args.get("policy_file") else None

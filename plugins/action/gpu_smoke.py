@@ -8,8 +8,6 @@ here.
 
 from __future__ import annotations
 
-import datetime
-
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
@@ -79,7 +77,7 @@ class ActionModule(NvmlActionBase):
             return result
         facts = answer.pop("facts")
         document = facts["smoke"]
-        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = _judging.read_clock()
         reading = {"boot_id": document.get("boot_id"), "snapshot": facts["snapshot"]}
         health = _health.evaluate(
             reading,
@@ -165,12 +163,12 @@ class ActionModule(NvmlActionBase):
             own["smoke_tolerance_percent"] = args["tolerance_percent"]
         if args["require"]:
             own["smoke_required"] = 1
+        baseline, now = args.get("baseline"), _judging.read_clock()
         try:
-            baseline = args.get("baseline")
             if args.get("baseline_file"):
-                baseline = _judging.baseline(self._loader.path_dwim(args["baseline_file"]), node)
+                baseline = _judging.baseline(self._loader.path_dwim(args["baseline_file"]), node, now)
             elif baseline is not None:
-                _health.check_baseline(baseline, node)
+                _health.check_baseline(baseline, node, now)
             path = self._loader.path_dwim(args["policy_file"]) if args.get("policy_file") else None
             return baseline, _judging.policy(path, own, args["waivers"])
         except (_health.BaselineError, _judging.InputError) as exc:

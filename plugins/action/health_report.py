@@ -94,6 +94,12 @@ class ActionModule(ActionBase):
         if lacks and "fail" in args["fail_on"]:
             more = ["And %s, see the report." % text.count_noun(len(lacks) - 3, "more node")] if len(lacks) > 3 else []
             result.update(failed=True, msg=" ".join([doc["twins"]] * bool(doc["twins"]) + lacks[:3] + more))
+        if doc["uncompared"] and not any(node["compared"] for node in doc["nodes"].values()):
+            why = (
+                "No node was compared: %s has no baseline of any. Correct the directory, or leave it out."
+                % (doc["asked"][precheck.BASELINES])
+            )
+            result.update(failed=True, msg=" ".join(filter(None, [result.get("msg"), why])))
         return result
 
     @staticmethod

@@ -79,7 +79,7 @@ def check_variables(arguments: dict, task_vars: t.Mapping[str, t.Any], extra: t.
     known = _variable_names.CONTROL if arguments["control"] else ()
     # Nothing outranks the command line, in all playbooks, also for names that a task registered before.
     extra = {name: value for name, value in extra.items() if isinstance(name, str)}
-    refuse_overruling(arguments, everything, extra, roles)
+    refuse_overruling(arguments, everything, extra, roles, groups)
     names, of_rollout, lost, failed = set(), {}, {}, []
     for node in nodes:
         found = everything[node]
@@ -115,7 +115,9 @@ def check_variables(arguments: dict, task_vars: t.Mapping[str, t.Any], extra: t.
     return find_service_hosts(arguments, everything, groups) if arguments["values"] else []
 
 
-def refuse_overruling(arguments: dict, everything: t.Any, extra: t.Mapping, roles: _variables.Roles) -> None:
+def refuse_overruling(
+    arguments: dict, everything: t.Any, extra: t.Mapping, roles: _variables.Roles, groups: t.Container[str]
+) -> None:
     """Refuse what overrules the steps of a node, as the first of all refusals."""
     reserved = set(extra)
     for node in arguments["nodes"] if arguments["values"] else ():
@@ -125,6 +127,7 @@ def refuse_overruling(arguments: dict, everything: t.Any, extra: t.Mapping, role
     _variables.refuse_reserved(reserved, roles)
     if arguments["rollout"]:
         _variables.refuse_of_plan(extra)
+        _variables.refuse_groups_of_plan(groups)
 
 
 def read_ledger_variables(everything: t.Any, host: str) -> t.Dict[str, t.Any]:

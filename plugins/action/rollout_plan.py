@@ -17,8 +17,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _controller,
     _mig_file,
     _peers,
+    _variable_names,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, others, owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, members, others, owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_action import (
     REFUSALS,
@@ -27,6 +28,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_actio
     require_room,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    gate,
     holds,
     joining,
     limits,
@@ -109,7 +111,7 @@ class ActionModule(PlanningAction):
         if self.check or not ledger.look(lambda view: plan.find_unfinished(view, probed)):
             made = ledger.look(lambda view: make(view, now))
         if self.check:
-            refused = self.find_refusal(ledger, made)
+            refused = self.find_refusal(ledger, made) or self.foresee_stop(ledger, made)
         else:
             # The plan is valid, or nodes in flight are to be finished, so that it can be recorded from here on.
             run = uuid.uuid4().hex
@@ -286,6 +288,16 @@ class ActionModule(PlanningAction):
         except owner.OwnerError as exc:
             return str(exc)
         return ""
+
+    def foresee_stop(self, ledger: Ledger, made: plan.Plan) -> str:
+        """Return why no node, or one of them, would start in a real run; empty if each of them may."""
+        event = dict(plan.make_event(made, ledger.rollout_id), event="plan", run="check", time="")
+        view = events.apply_event(ledger.view(), event)
+        default_s = _variable_names.read_defaults()["gpu_scheduler_drain_timeout"][2]
+        drained = [name for name in made.order if self.given["schedulers"].get(name)]
+        given = {name: str(self.given["drains"].get(name, "")).strip() for name in drained}
+        why = gate.foresee_stop(view, {name: int(one) if one.isdigit() else default_s for name, one in given.items()})
+        return "No node would start, or not all: %s. Nothing was changed." % why if why else ""
 
     def note_orphans(self, transaction: t.Any, made: plan.Plan) -> None:
         """Note in the plan which nodes other rollouts left in flight, or refuse to start beside them."""

@@ -88,6 +88,8 @@ options:
     description:
       - How the run was asked for, such as the expected driver version and the policy. The reports show it at their end;
         empty values are left out.
+      - If it has C(baselines), the directory with a baseline of each node, the nodes that were judged without one are
+        named, and the task fails if none was compared.
     type: dict
     default: {}
   time:

@@ -74,6 +74,11 @@ options:
     description: For each node by its name, the schedulers that it is drained in. The plan says which.
     type: dict
     default: {}
+  drains:
+    description: For each node by its name, the seconds that its jobs have to end, C(gpu_scheduler_drain_timeout). In
+      check mode a plan is refused in which the ticket of a node expires before.
+    type: dict
+    default: {}
   role_mode:
     description: The value of C(gpu_node_upgrade_rollout_mode). Only V(ledger) is accepted; others need no ticket.
     type: str
@@ -192,6 +197,7 @@ ARGUMENT_SPEC = dict(
     checked=dict(type="bool", default=True),
     refused=dict(type="str", default=""),
     schedulers=dict(type="dict", default={}),
+    drains=dict(type="dict", default={}),
     role_mode=dict(type="str", default="ledger"),
     job=dict(type="dict", default={}),
     audits=dict(type="dict", required=True),

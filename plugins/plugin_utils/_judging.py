@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 
@@ -102,8 +103,13 @@ def read_text(path, what, advice) -> str:
         raise InputError("the %s %s on the controller is no UTF-8 text; %s" % (what, path, advice)) from exc
 
 
-def baseline(path, node) -> dict:
-    """The baseline of NODE in the file PATH of the controller."""
+def read_clock() -> str:
+    """Return the time of this controller in UTC, like 2026-01-31T12:00:00Z."""
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def baseline(path, node, now="") -> dict:
+    """The baseline of NODE in the file PATH of the controller. NOW: refuse one from after this time."""
     text = read_text(path, "baseline file", "take a baseline first (phase: baseline)")
     try:
         document = json.loads(text)
@@ -113,7 +119,7 @@ def baseline(path, node) -> dict:
             % (path, exc)
         ) from exc
     try:
-        _health.check_baseline(document, node)
+        _health.check_baseline(document, node, now)
     except _health.BaselineError as exc:
         try:
             lines = load_located(text)[1]

@@ -69,6 +69,8 @@ RESULTS = tuple(
     nvidia_driver_reboot_required nvidia_mig_reset_required nvidia_mig_result nvidia_repository_changed
     """.split()
 )
+# The groups to which a plan adds its nodes.
+GROUPS_OF_PLAN = ("gpufleet_report", "gpufleet_rollout")
 # Playbooks whose own names begin with two underscores and this, while an inventory's may begin with it.
 INNER = ("capacity_", "monitoring_", "report_")
 LAB = ("gpufleet_lab",)

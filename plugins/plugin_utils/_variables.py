@@ -145,6 +145,17 @@ def refuse_of_plan(names: Names, alone: bool = False) -> None:
         )
 
 
+def refuse_groups_of_plan(groups: t.Container[str]) -> None:
+    """Refuse a rollout whose nodes Ansible would not tell from those of another plan, which has the same groups."""
+    for name in _variable_names.GROUPS_OF_PLAN:
+        if name in groups:
+            raise OverrulingError(
+                "There is a group %s already, of an earlier rollout in this run of ansible-playbook or of the "
+                "inventory, and the report would be of its nodes. Run each rollout by an ansible-playbook of its own, "
+                "and name no group of the inventory so." % name
+            )
+
+
 def refuse_failed_inventory(messages: t.Iterable[t.Any]) -> None:
     """Refuse an inventory of which a plugin of this collection could not read its source."""
     for message in filter(None, messages):

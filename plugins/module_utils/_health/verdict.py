@@ -52,7 +52,7 @@ def evaluate(
     if phase not in model.PHASES:
         raise ValueError("phase is %r, expected one of %s" % (phase, ", ".join(model.PHASES)))
     if baseline is not None:
-        baseline_family.check_baseline(baseline, node, now)
+        baseline_family.check_baseline(baseline, node)
     rules = policy_rules.complete(policy, registry.IDENTS)
     expect = dict(expect) if isinstance(expect, dict) else {}
     expect["mig_free"] = mig_free.check_usable(expect.get("mig_free"), model.item(reading, "boot_id"), node, now, rules)

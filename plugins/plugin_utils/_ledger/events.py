@@ -77,8 +77,10 @@ def _make_node(name, planned, old, time, position) -> Node:
     node.attempt = old.attempt
     old.close(time, "interrupted")
     # The steps of a node that is not proven stay, whatever state it is found in now.
-    if planned.get("orphaned") or planned.get("kept") or planned["state"] == "done" or is_unproven(old):
+    stays = planned.get("orphaned") or planned.get("kept") or planned["state"] == "done" or is_unproven(old)
+    if stays and not planned.get("replaced"):
         node.steps, node.began, node.granted, node.proven = old.steps, old.began, old.granted, old.proven
+        node.begun = old.begun
     if planned.get("kept"):
         node.ended = old.ended
     if planned.get("orphaned"):
@@ -175,6 +177,7 @@ def _apply_grant(view, node, event) -> None:
         again = node.orphaned and node.went is not None  # a member that died had started it, in this same run
         # An orphaned node that is down stays down.
         node.state = "down" if node.orphaned and node.state in NOT_SERVING else "draining"
+        node.begun = node.begun if node.orphaned else event.get("sequence", 0)
         node.orphaned, node.reason = False, ""
         node.began, node.granted = event["time"], event.get("sequence", 0)
         node.attempt += 1

@@ -85,14 +85,26 @@ SICK, SOFT, HARD, LOST = "sick", "soft", "hard", "lost"
 CLASSES = (SICK, SOFT, HARD, LOST)
 
 
+def find_progress(node) -> str:
+    """Return how far a node came since it began from the beginning: one of RESUMES, or "" if nothing was done to it.
+
+    The steps before stay with a node that was repaired and not proven since.
+    """
+    return find_resume_step([step.name for step in node.steps if step.sequence >= node.begun])
+
+
 def is_unproven(node) -> bool:
     """Return True if this rollout changed the node, or may have, and no verdict has proven it since."""
     return bool(find_resume_step([step.name for step in node.steps])) and not node.proven and node.state not in PROVEN
 
 
 def held_by_schedulers(node) -> bool:
-    """Return True if only its schedulers keep a node out of service: it has no quarantine marker, or its step."""
-    return node.state == "quarantined" and bool(node.steps) and node.steps[-1].name != "quarantine"
+    """Return True if only its schedulers keep a node out of service.
+
+    Another one has a quarantine marker: the rollout wrote it in a step, or an operator after the node was proven.
+    """
+    is_marked = not node.steps or node.steps[-1].name == "quarantine" or node.proven
+    return node.state == "quarantined" and not is_marked
 
 
 def awaits_resume(node) -> bool:
@@ -141,6 +153,7 @@ class Node:
     proven: bool = False  # a verdict passed after the last step that changed it
     began: t.Optional[str] = None  # time of its last grant to drain
     granted: int = 0  # the number of the transaction with that grant
+    begun: int = 0  # that of the last grant with which it began from the beginning
     ticket: t.Optional[Ticket] = None
     order: str = ""  # an operator's request to leave it out
     layout: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # the wanted MIG layout; empty if none

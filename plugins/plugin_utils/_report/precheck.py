@@ -20,6 +20,8 @@ STATES = (JUDGED, UNREACHABLE, FAILED, MISSING)
 BARS = ("fail", "unknown")
 # The check that says whether the GPUs are as many as they should be.
 HARDWARE = "node.hardware"
+# What ASKED says of the directory with the nodes' baselines; empty if none was given.
+BASELINES = "baselines"
 # The check that says whether there was a baseline to compare with, and the one that much of the rest follows from.
 USED, ROOT = "baseline.usable", "nvml.answers"
 NEXT_STEP = {
@@ -72,6 +74,9 @@ def build_document(
         "failed_nodes": [name for name in nodes if nodes[name]["fails"] or twins and name in (twins.one, twins.other)],
         "peers": find_outliers(nodes),
         "twins": _twins.words(twins),
+        "uncompared": [name for name in nodes if nodes[name]["state"] == JUDGED and not nodes[name]["compared"]]
+        if (asked or {}).get(BASELINES)
+        else [],
         "nodes": nodes,
     }
 

@@ -13,6 +13,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import 
 
 # More nodes than these are counted instead of listed in the terminal, once they pass.
 PASSING_LINES = 40
+# Nodes that a line names.
+NAMED = 5
 TITLE = "GPU health before maintenance"
 COLUMNS = ("node", "verdict", "driver", "GPUs", "worst finding")
 GROUPS = (
@@ -115,6 +117,7 @@ def render_summary(doc: dict, width: int = 90) -> list[str]:
     lines += ["odd one out: %s" % precheck.describe_outlier(notice) for notice in doc["peers"]]
     if doc["twins"]:
         lines.append("one machine twice: %s" % doc["twins"])
+    lines += describe_uncompared(doc)
     if doc["simulated"]:
         lines.append("SIMULATED: at least one node showed the project's simulator and no hardware")
     lines.append(
@@ -127,6 +130,24 @@ def render_summary(doc: dict, width: int = 90) -> list[str]:
         )
     )
     return lines
+
+
+def describe_uncompared(doc: dict) -> list[str]:
+    """Return a line about the nodes that were to be compared with a baseline and have none; no line without any."""
+    names = doc["uncompared"]
+    return (
+        [
+            "%s not compared, since %s has no baseline: %s%s"
+            % (
+                text.count_noun(len(names), "node"),
+                doc["asked"][precheck.BASELINES],
+                ", ".join(names[:NAMED]),
+                ", ..." if len(names) > NAMED else "",
+            )
+        ]
+        if names
+        else []
+    )
 
 
 def build_matrix(doc: dict) -> dict:
@@ -421,6 +442,7 @@ def render_markdown(doc: dict) -> str:
     for name, node in order_nodes(doc):
         if node["verdict"] != "pass":
             sections.append(section("%s: %s" % (name, find_group(node)), _list_node_findings(node)))
+    sections.append(section("Not compared", describe_uncompared(doc)))
     sections.append(section("One machine twice", [doc["twins"]] if doc["twins"] else []))
     sections.append(section("Odd ones out", [precheck.describe_outlier(notice) for notice in doc["peers"]]))
     sections += [section(part["title"], table(part["head"], part["rows"])) for part in build_listings(doc)]

@@ -32,6 +32,8 @@ ALLOWED = {
     "retry": (("failed", "rolled_back", "skipped"), "to be tried again"),
     "retire": (state.OUT_OF_SERVICE + state.IN_FLIGHT, "retired"),
 }
+# Requests that end with their run: the next one starts without them.
+OF_RUN = ("pause", "resume", "stop", "set_budget", "skip")
 
 
 class ControlError(Exception):
@@ -56,6 +58,11 @@ def decide_events(view, request) -> tuple[list, list]:
         )
     if request["limits"] and verb != "set_budget":
         raise ControlError("rollout_limits is only for set_budget, not for %s." % verb)
+    if view.finished is not None and verb in OF_RUN:
+        raise ControlError(
+            "Rollout %s ended at %s, and its next run would not follow %s. Name the rollout that is running "
+            "(rollout_id). Nothing was changed." % (view.rollout_id, view.finished, verb)
+        )
     event = {"verb": verb, "user": request["user"], "reason": request["reason"].strip()}
     if verb in OF_NODES:
         return _of_nodes(view, request, event)

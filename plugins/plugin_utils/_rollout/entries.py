@@ -98,10 +98,12 @@ def _classify_failure(found, before) -> tuple[str, str]:
 
 
 def _was_brought(before, to_version, layout) -> bool:
-    """Return True if this rollout brought the node to its target and proved it, also if it was found sick since."""
+    """Return True if this rollout brought the node to its target and proved it, also if it was found sick, away or in
+    quarantine since.
+    """
     if before is None or before.to_version != to_version or before.layout != (layout or {}):
         return False
-    return before.state == "done" or before.state == "failed" and before.failure == state.SICK and before.proven
+    return before.state == "done" or before.state in state.FAILED and before.failure == state.SICK and before.proven
 
 
 def _plan_finished(probe, to_version, before, layout, driver) -> dict:
@@ -118,9 +120,8 @@ def _plan_finished(probe, to_version, before, layout, driver) -> dict:
     if probe.verdict == "pass":
         return {"state": "skipped", "reason": "already at %s" % describe_target(to_version, layout, driver)}
     if brought:
-        # Its steps are kept: a rollback needs its earlier version, and the next run the proof.
         reason = "was done earlier, and now: %s" % (probe.complaint or "its health is not known")
-        return dict(mine, state="failed", kept=True, reason=reason)
+        return {"state": "failed", "reason": reason}
     return {
         "state": "failed",
         "reason": "already at %s, and not proven: %s"
@@ -188,10 +189,10 @@ def _from_the_beginning(probe, before) -> str:
     """Return why the node is changed from the beginning whatever its version; empty if its version may be enough."""
     if probe.unproven_in:
         return "changed in rollout %s, and not proven since" % probe.unproven_in
-    if before is not None and before.state in ("quarantined", "failed") and state.is_unproven(before):
+    if before is not None and state.is_unproven(before):
         # Its quarantine marker was removed, or it was retired and is there again: it was repaired, and its baseline may
-        # not match its hardware any more.
-        return "%s, %s" % (before.state, before.reason)
+        # not match its hardware any more. That holds until it is proven, also if a run ended before its turn.
+        return "%s, %s" % (before.state, before.reason or "changed in an earlier run and not proven since")
     return ""
 
 
@@ -247,6 +248,11 @@ def entry_of(
     is_other = before is not None and before.state not in state.IN_FLIGHT and is_same_machine(before, probe) is False
     entry = _plan_node(probe, to_version, None if is_other else before, going_on, layout, driver)
     entry["machine"] = dict(before.machine if before is not None and not is_other else {}, **identify_machine(probe))
+    if is_other:
+        entry["replaced"] = True  # the steps of the machine before are none of this one
+    elif entry["state"] in state.FAILED and _was_brought(before, to_version, layout):
+        # Its steps are kept: a rollback needs its earlier version, and the next run the proof.
+        entry.update(_find_version_before(before, entry["from"], entry["from_kernel"]), kept=True)
     if is_other and entry["state"] == "pending":
         entry.setdefault("again", "another machine has its name now")
     return entry

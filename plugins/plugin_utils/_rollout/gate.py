@@ -64,6 +64,20 @@ def outlast_ticket(view, drain_s) -> str:
     )
 
 
+def foresee_stop(view, drains) -> str:
+    """Return why nodes of a plan that was just made would not start, whatever becomes of the others; empty if they may.
+
+    An approval and a window that opens later may come until the run. DRAINS: seconds that the jobs of each node have.
+    """
+    view = dataclasses.replace(view, policy=dict(view.policy, approved=None, windows=[]))
+    starting = [node.name for node in view.nodes.with_state("pending", "draining") if node.position is not None]
+    stop = (_check_closed(view, None, None) or _held_for_good(view)) if starting else None
+    if stop and stop.answer == "stop":
+        return stop.reason
+    late = [name for name in starting if outlast_ticket(view, drains.get(name, 0))]
+    return "%s: %s" % (list_names(late), outlast_ticket(view, drains[late[0]])) if late else ""
+
+
 def starts_new(view, phase, name) -> bool:
     """Return True if a grant for this phase starts something new. A node that is down already is only finished."""
     node = view.nodes.get(name)

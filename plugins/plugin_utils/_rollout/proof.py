@@ -18,11 +18,9 @@ import json
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import (
-    CHANGING,
-    STOPPED,
-    find_resume_step,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import CHANGING, STOPPED
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
 # The document that holds the verdict, and the phases of gpu_health in which a node is compared with its baseline.
 DOCUMENT = "health-after"
@@ -86,7 +84,7 @@ def _is_same(one, other) -> bool:
 
 def require_end(node, ended, documents) -> None:
     """Refuse a final state that contradicts the steps of the node, or whose proof is missing in DOCUMENTS."""
-    far = find_resume_step([step.name for step in node.steps])
+    far = state.find_progress(node)
     if ended in ("skipped", "pending") and far or ended == "failed" and far not in ("", STOPPED):
         raise state.StateError(
             "%s cannot end as %s, which means that nothing was changed on it: %s. Expected done, rolled_back, "
@@ -131,7 +129,8 @@ def unlike_layout(node, made) -> str:
 
 
 def unfit_to_go_down(node, health, baseline) -> str:
-    """Return why a node may not go down by its documents in the ledger; empty if it was found fit and idle.
+    """Return why a node may not go down by its documents in the ledger; empty if the planned machine was found fit and
+    idle.
 
     HEALTH and BASELINE: the documents BEFORE and BASELINE; None if the ledger has none.
     """
@@ -144,6 +143,9 @@ def unfit_to_go_down(node, health, baseline) -> str:
     snapshot = baseline.get("snapshot") if isinstance(baseline, dict) else None
     if not isinstance(snapshot, dict):
         return "not found idle before the change: there is no baseline of it"
+    identity = (baseline.get("audit") or {}).get("identity") or {}
+    if entries.is_same_machine(node, Probe(node.name, identity=identity)) is False:
+        return "another machine has its name than the one that was planned; correct its address, or run again"
     return _gpu_use.in_use(snapshot.get("gpus"))
 
 

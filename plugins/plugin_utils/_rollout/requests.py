@@ -212,7 +212,7 @@ def record_grant(transaction: t.Any, request: Request) -> t.Dict[str, str]:
     view = transaction.view
     planned = view.nodes.get(request.node)
     is_orphaned = request.phase == state.DRAIN and planned.orphaned
-    resume = state.find_resume_step([step.name for step in planned.steps]) if is_orphaned else ""
+    resume = state.find_progress(planned) if is_orphaned else ""
     failure = planned.reason if resume else ""
     expires = transaction.clock() + datetime.timedelta(seconds=view.policy["ticket_s"])
     ticket = {"ticket": uuid.uuid4().hex, "expires": format_time(expires)}
@@ -257,7 +257,7 @@ def describe_decision(view: state.Rollout, request: Request, decision: gate.Deci
         "failure": "",
         "documents": {},
         # An earlier controller drained the node and did nothing else to it.
-        "left_drained": bool(planned and planned.orphaned and "drain" in names and not state.find_resume_step(names)),
+        "left_drained": bool(planned and planned.orphaned and "drain" in names and not state.find_progress(planned)),
         "fence": "",
         "sequence": 0,
         "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,

@@ -95,6 +95,25 @@ def test_variables_of_an_imported_playbook_do_not_change_what_was_planned(fleet,
     assert next(iter(given)) in result.output or "3.0.1" in result.output, result.output
 
 
+TWO_RACKS = """---
+- name: Rack a
+  ansible.builtin.import_playbook: gpufleet.lifecycle.upgrade
+  vars: {upgrade_hosts: a1, rollout_id: a}
+- name: Rack b
+  ansible.builtin.import_playbook: gpufleet.lifecycle.upgrade
+  vars: {upgrade_hosts: b1, rollout_id: b, rollout_require_approval: true}
+"""
+
+
+def test_second_rollout_of_one_run_does_not_end_as_complete_as_the_first(fleet):
+    fleet.add("a1")
+    fleet.add("b1")
+    (fleet.directory / "racks.yml").write_text(TWO_RACKS)
+    result = fleet.run("racks")
+    assert result.rc == 2 and fleet.view("a").nodes.get("a1").state == "done" and fleet.touched() == ["a1"]
+    assert fleet.view("b").run is None
+
+
 OVER = [{"date": "2026-01-31", "from": "22:00", "to": "23:00"}]
 
 

@@ -351,6 +351,8 @@ def test_what_a_rollout_holds_is_refused_and_what_it_put_in_quarantine_comes_bac
     )
     assert back.rc == 0 and marker(fleet, "a1") is None and fleet.slurm("a1")[0] == "IDLE", back.output[-2000:]
     assert not (fleet.nodes / "a1" / "state" / "claim.json").exists()
+    last = json.loads((fleet.nodes / "a1" / "state" / "last-change.json").read_text())
+    assert last["rollout_id"] == kept["rollout_id"], "for a rollout of another ledger"
 
     # One that is put there after the plan is left alone, and another goes.
     fleet.change("a3", waits_at=["install " + NEW])

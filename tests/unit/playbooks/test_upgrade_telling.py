@@ -57,6 +57,24 @@ def test_everybody_is_told_and_no_secret_is_written_anywhere(fleet, server):
     assert shown[-1].startswith("0/1 done, 1 failed, 0 in flight, 0 to go | ") and "a1: failed" in shown[-1]
 
 
+def test_what_is_told_as_the_nodes_variables_say_is_told_of_the_end_too(fleet, server):
+    """The controller has none of them, as where they are in group_vars of the nodes; and no node starts."""
+    collector, copy = fleet.directory / "collector", fleet.directory / "copy"
+    hook = {"url": server.url, "kind": "json", "timeout": 3}
+    fleet.add("a1")
+    fleet.variables["a1"] = {
+        "rollout_textfile_dir": str(collector),
+        "rollout_report_dir": str(copy),
+        "rollout_webhook": hook,
+    }
+    result = fleet.run("upgrade", rollout_require_approval=True)
+    assert result.rc == 2 and result.states == {"a1": "pending"}
+    (numbers,) = collector.iterdir()
+    assert 'gpufleet_rollout_verdict{rollout="upgrade-2.0.1",verdict="incomplete"} 1' in numbers.read_text()
+    assert "finished" in [event for body in server.bodies() for event in body["events"]]
+    assert json.loads((copy / "report.json").read_text())["verdict"] == "incomplete"
+
+
 @pytest.mark.promise
 def test_a_query_holds_every_node_until_it_answers_nothing(fleet, server):
     fleet.add("a1")

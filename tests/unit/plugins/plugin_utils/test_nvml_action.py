@@ -17,7 +17,7 @@ pytest.importorskip("ansible", reason="action plugins need Ansible")
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_health, gpu_info
+from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_health, gpu_info, gpu_smoke
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
@@ -168,6 +168,24 @@ def test_everything_is_returned_where_it_is_wanted(shipped, monkeypatch, args, v
     result = run(make(gpu_health, dict({"phase": "post", "baseline": readings.baseline()}, **args), facts(broken())))
     assert result["baseline"]["node"] == readings.NODE and result["health"]["left_out"] == {}
     assert set(check["status"] for check in result["health"]["checks"]) >= {"pass", "fail"}
+
+
+@pytest.mark.parametrize("plugin", [gpu_health, gpu_smoke])
+def test_a_baseline_from_the_future_is_refused_before_the_node_is_asked(shipped, tmp_path, plugin):
+    document = readings.baseline(time="2099-01-01T00:00:00Z")
+    (tmp_path / "b.json").write_text(json.dumps(document))
+    for given in ({"baseline": document}, {"baseline_file": str(tmp_path / "b.json")}):
+        action = make(plugin, dict(given, phase="post"))
+        with pytest.raises(AnsibleActionFail, match="the clock of one of the controllers is wrong"):
+            run(action)
+        assert action.calls == []
+
+
+def test_no_clock_says_which_reading_of_a_rollout_was_first(shipped):
+    """The clock of the controller was set back, or another one, which is behind, took the rollout over."""
+    given = {"phase": "post", "baseline": readings.baseline(time="2099-01-01T00:00:00Z"), "sequence": 7}
+    result = run(make(gpu_health, dict(given, expected_driver_version=readings.DRIVER), facts()))
+    assert (result["health"]["verdict"], result["health"]["sequence"]) == ("pass", 7)
 
 
 def test_the_kernel_log_is_read_from_where_the_baseline_ended_or_from_where_it_is_told(shipped):

@@ -106,6 +106,13 @@ def test_reserved_name_is_refused_unless_this_run_registered_it(name):
     assert_refused(act({"a": {name: 1, **other}}), " is set")
 
 
+@pytest.mark.parametrize("group", ["gpufleet_report", "gpufleet_rollout"])
+@pytest.mark.parametrize("rollout", [True, False])
+def test_second_rollout_of_one_run_is_refused_whose_report_would_be_of_the_first(group, rollout):
+    groups = {"all": ["a", "b"], group: ["b"]}
+    assert_refused(act({"a": {}}, groups=groups, rollout=rollout), "There is a group %s" % group if rollout else "")
+
+
 @pytest.mark.parametrize("name", ["__report", "__capacity_dir", "__monitoring_pattern", "__rollout_plan", "__mig_seen"])
 @pytest.mark.parametrize("values", [True, False])
 def test_reserved_name_on_the_command_line_is_refused_by_every_playbook(name, values):

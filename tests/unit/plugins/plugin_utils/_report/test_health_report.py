@@ -13,6 +13,7 @@ import pytest
 from ansible.errors import AnsibleError
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import health_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import precheck
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report import samples
 
@@ -62,6 +63,26 @@ def test_writes_all_and_says_where(tmp_path, capsys):
     assert json.loads((dest / "report.json").read_text())["time"] == samples.TIME
     again = run(dest=str(dest), nodes=["a", "b", "c"], results=results(), time=samples.TIME)
     assert again["changed"] is False, "the same results give the same bytes"
+
+
+@pytest.mark.parametrize(
+    ("compared", "baselines", "fails", "named"),
+    [
+        ("", "/srv/baselnes", True, "a, b"),  # it has none, such as one that is misspelled
+        ("a", "/srv/baselines", False, "b"),
+        ("ab", "/srv/baselines", False, ""),
+        ("", "", False, ""),
+    ],
+)
+def test_nodes_that_were_to_be_compared_and_were_not_are_named(tmp_path, capsys, compared, baselines, fails, named):
+    found = {name: samples.healthy(name) for name in "ab"}
+    for name, result in found.items():
+        usable = [check for check in result["health"]["checks"] if check["id"] == precheck.USED]
+        usable[0]["status"] = "pass" if name in compared else "not_applicable"
+    result = run(dest=str(tmp_path), nodes=["a", "b"], results=found, asked={"baselines": baselines})
+    assert bool(result.get("failed")) is fails and result["verdict"] == "pass"
+    assert (tmp_path / "report.md").read_text().count("has no baseline: %s" % named) == bool(named)
+    assert json.loads((tmp_path / "report.json").read_text())["uncompared"] == [one for one in "ab" if one in named]
 
 
 def test_takes_what_the_nodes_registered_without_making_templates_of_it(tmp_path):

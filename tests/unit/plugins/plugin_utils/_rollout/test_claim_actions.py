@@ -16,7 +16,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_node, rollout_plan, rollout_step
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import node_state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _node_claim
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, state
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit, passed
 
@@ -512,6 +512,68 @@ def test_node_goes_down_only_if_the_ledger_has_it_fit_and_idle(one, documents, i
     one.gate()
     one.step(name="drain", documents=documents)
     answer = one.gate(phase="down", step="stop")
+    assert (answer["answer"], one.node().state) == (("go", "down") if is_granted else ("stop", "draining"))
+
+
+def quarantine_and_repair(one):
+    """Change node a, fail to put it back, and plan it again from the beginning."""
+    one.plan()
+    one.gate()
+    one.gate(phase="down", step="stop", documents=fit("a"))
+    one.step(name="install")
+    one.step(failed="it broke")
+    one.step(name="quarantine")
+    one.step(state="quarantined", reason="it broke")
+    assert one.plan()["nodes"]["a"]["again"]
+
+
+@pytest.mark.parametrize("ended", ["pending", "failed"])
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_repaired_node_that_is_not_changed_ends_as_one(one, ended, is_interrupted):
+    """It is sick, or may not go down: it is not put in quarantine for what an earlier attempt did."""
+    quarantine_and_repair(one)
+    assert one.gate()["resume"] == ""
+    if is_interrupted:
+        one.step(name="drain")
+        one.plan()
+        assert one.gate()["resume"] == ""
+    assert not one.step(state=ended, reason="why").get("failed")
+    assert one.node().state == ended and state.is_unproven(one.node())
+
+
+@pytest.mark.parametrize("ended", ["pending", "failed"])
+def test_repaired_node_that_was_changed_again_does_not_end_as_one_that_was_not(one, ended):
+    quarantine_and_repair(one)
+    one.gate()
+    one.gate(phase="down", step="stop", documents=fit("a"))
+    one.step(name="install")
+    one.plan()
+    assert one.gate()["resume"] == "changed"
+    assert one.step(state=ended, reason="why")["failed"] and one.node().state == "down"
+
+
+PLANNED = {"machine_id": "1" * 32, "board_serial": "S1", "gpus": ["GPU-a"]}
+
+
+@pytest.mark.parametrize(
+    "now, is_granted",
+    [
+        (PLANNED, True),
+        ({}, True),
+        (dict(PLANNED, gpus=["GPU-b"]), True),  # its health says what that means
+        (dict(PLANNED, machine_id=None), True),
+        (dict(PLANNED, machine_id="2" * 32), False),  # installed again, or its name leads to another machine
+        (dict(PLANNED, machine_id=None, board_serial="S2"), False),
+    ],
+    ids=str,
+)
+def test_node_goes_down_only_as_the_machine_that_was_planned(one, now, is_granted):
+    audit = {"audit": {"versions": {"loaded": "1.0"}, "identity": PLANNED}}
+    one.plan(audits={"a": audit, "b": {"audit": {"versions": {"loaded": "1.0"}}}})
+    one.gate()
+    documents = fit("a")
+    documents["baseline"]["audit"]["identity"] = now
+    answer = one.gate(phase="down", step="stop", documents=documents)
     assert (answer["answer"], one.node().state) == (("go", "down") if is_granted else ("stop", "draining"))
 
 

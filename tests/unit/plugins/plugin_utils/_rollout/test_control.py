@@ -70,6 +70,31 @@ def test_what_is_refused(said, words):
         control.decide_events(view(), said)
 
 
+@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize(
+    "said, is_refused",
+    [
+        (word("pause"), True),
+        (word("resume"), True),
+        (word("stop"), True),
+        (word("set_budget", limits={"max_down": 1}), True),
+        (word("skip", nodes=["a"]), True),
+        # What the next run takes over.
+        (word("retry", nodes=["d"]), False),
+        (word("retire", nodes=["f"]), False),
+        (word("status"), False),
+    ],
+)
+def test_request_that_no_run_would_follow_is_refused(said, is_refused, running):
+    ended = view_of({"a": "pending", "d": "failed", "f": "lost"}, max_down=2)
+    ended.finished, ended.paused = "2026-03-14T11:00:00.000Z", "kim: why"
+    if is_refused:
+        with pytest.raises(control.ControlError, match="ended at 2026-03-14T11:00:00.000Z"):
+            control.decide_events(ended, dict(said, running=running))
+    else:
+        control.decide_events(ended, dict(said, running=running))
+
+
 def test_limits_are_checked_as_in_the_plan():
     with pytest.raises(options.OptionError, match="rollout_max_down is 0"):
         control.decide_events(view(), word("set_budget", limits={"max_down": 0}))

@@ -14,7 +14,14 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state i
     STEPS,
     find_resume_step,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, gate, limits, plan, plan_text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    entries,
+    gate,
+    joining,
+    limits,
+    plan,
+    plan_text,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import reduce
 
@@ -213,6 +220,30 @@ def test_state_of_a_node_in_the_plan(fields, previous, expected, words):
     assert made.order == (["a"] if expected == "pending" else [])
 
 
+@pytest.mark.parametrize(
+    "away, meanwhile",
+    [
+        ({"reachable": False, "version": None}, "lost"),
+        ({"quarantined": "a marker"}, "quarantined"),
+        ({"error": "dpkg is locked"}, "failed"),
+        ({"version": None}, "failed"),
+    ],
+)
+def test_a_node_that_was_done_keeps_its_way_back_while_it_is_out_of_reach(away, meanwhile):
+    """A rollback goes by it, and would leave the node out as one that has its version."""
+    steps = [state.Step("install", "2026-01-01T00:00:00.000Z", "2026-01-01T00:01:00.000Z", "ok")]
+    left = state.Node("a", "done", attempt=1, proven=True, steps=steps, from_kernel="k1", ended=ENDED)
+    view = story(left, finished=ENDED)
+    for run, found, expected in (("2", away, meanwhile), ("3", away, meanwhile), ("4", {}, "done")):
+        probe = Probe("a", **{"version": "2.0", "kernel": "k2", "verdict": "pass", **found})
+        made = plan.build_plan("2.0", [probe], POLICY, previous=view)
+        events.apply_event(view, dict(plan.make_event(made, "x"), event="plan", run=run, time=ENDED))
+        node = view.nodes.get("a")
+        assert (node.state, node.from_version, node.from_kernel, node.steps) == (expected, "1.0", "k1", steps)
+        assert not limits.filter_charged(view.nodes.with_state(*state.FAILED)) and not state.is_unproven(node)
+        view.finished = ENDED
+
+
 @pytest.mark.parametrize("layout", [{}, {"name": "small", "config": {}}])
 @pytest.mark.parametrize(
     "verdict, expected", [("pass", "done"), ("fail", "failed"), ("unknown", "failed"), ("", "failed")]
@@ -315,6 +346,43 @@ def test_a_node_that_was_lost_after_its_change_is_taken_up_whatever_it_has(steps
         made = plan.build_plan("2.0", [Probe("a", version=version, verdict="pass")], POLICY, previous=previous)
         assert (made.orphans == ["a"]) is orphaned and made.order == ["a"], "it is never finished by its version"
         assert made.nodes["a"]["from"] == "1.0", "where it goes back to is not forgotten while it does not answer"
+
+
+def requested(view, *verbs):
+    """The view after these requests of an operator for node a."""
+    for verb in verbs:
+        event = {"event": "control", "run": view.run, "verb": verb, "user": "kim", "reason": "why", "node": "a"}
+        events.apply_event(view, dict(event, time="t"))
+    return view
+
+
+@pytest.mark.parametrize("finished", [None, "t"])
+@pytest.mark.parametrize(
+    "value, verbs, is_planned_again",
+    [
+        ("quarantined", [], True),  # repaired, planned again, and its turn did not come
+        ("quarantined", ["skip"], True),
+        ("lost", ["retire", "retry"], False),
+        ("lost", ["retire"], False),
+    ],
+)
+def test_a_node_that_was_changed_and_not_proven_is_never_finished_by_its_version(
+    value, verbs, is_planned_again, finished
+):
+    done = [state.Step(name, "t") for name in ("drain", "stop", "install", "quarantine")]
+    view = story(state.Node("a", state=value, failure=state.HARD, reason="why", steps=done))
+    probe = Probe("a", version="2.0", verdict="pass")
+    if is_planned_again:
+        made = plan.build_plan("2.0", [probe], POLICY, previous=view)
+        events.apply_event(view, dict(plan.make_event(made, "r"), event="plan", run="2", time="t"))
+    requested(view, *verbs).finished = finished
+    made = plan.build_plan("2.0", [probe], POLICY, previous=view)
+    if "skip" in verbs and finished is None:  # as the operator wants it, for as long as the run goes on
+        assert made.nodes["a"]["reason"] == "skipped by kim: why"
+    else:
+        assert made.order == ["a"] and made.nodes["a"]["again"]
+    if view.nodes.get("a").state == "pending":
+        assert joining.entry_of(probe, view.nodes.get("a"), {}) is None, "a member that joins leaves it so"
 
 
 NEW = Probe("a", version="1.0")
@@ -701,6 +769,18 @@ def test_proof_is_of_one_machine(now, verdict, expected):
     probe = Probe("a", version="2.0", verdict=verdict, identity=dict(MACHINE, **now))
     entry = entries.entry_of(probe, "2.0", node, False)
     assert (entry["state"], entry["from"]) == expected
+
+
+@pytest.mark.parametrize("version, planned", [("2.0", "skipped"), ("1.0", "pending")])
+def test_what_was_done_to_another_machine_is_no_step_of_the_one_that_has_its_name_now(version, planned):
+    left = state.Node("a", "quarantined", machine={"machine_id": "1" * 32}, steps=[state.Step("install", "t")])
+    view = story(left, finished="t")
+    probe = Probe("a", version=version, verdict="pass", identity={"machine_id": "2" * 32})
+    for run in ("2", "3"):
+        made = plan.build_plan("2.0", [probe], POLICY, previous=view)
+        events.apply_event(view, dict(plan.make_event(made, "r"), event="plan", run=run, time="t"))
+        node = view.nodes.get("a")
+        assert (node.state, node.steps, node.from_version) == (planned, [], version)
 
 
 def test_way_back_of_another_machine_is_not_taken_over():

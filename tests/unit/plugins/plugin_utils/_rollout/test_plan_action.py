@@ -95,8 +95,13 @@ def kill_controller(ledger):
     )
 
 
-def test_node_that_another_rollout_changed_and_did_not_prove_is_not_finished_by_its_version(act):
-    leave(open_ledger(act, "other"), "a", lost=True)
+@pytest.mark.parametrize("verbs", [(), ("retire",), ("retire", "retry"), ("retire", "retry", "skip")], ids=str)
+def test_node_that_another_rollout_changed_and_did_not_prove_is_not_finished_by_its_version(act, verbs):
+    left = open_ledger(act, "other")
+    leave(left, "a", lost=True)
+    for verb in verbs:
+        event = {"run": "dead", "verb": verb, "user": "kim", "reason": "it is gone", "node": "a"}
+        left.transact(lambda transaction, event=event: transaction.append("control", **event))
     made = act("ab", audits={"a": audit("2.0"), "b": audit("2.0")}, health={name: PASSED["a"] for name in "ab"})
     assert made["order"] == ["a"] and made["nodes"]["b"]["state"] == "skipped", made
     assert "retried after: changed in rollout other, and not proven since" in "".join(made["lines"])
@@ -301,6 +306,28 @@ def test_node_does_not_start_to_drain_for_longer_than_its_ticket_lives(act, drai
         made = act("a", plugin=rollout_gate, phase="drain", drain_s=drain_s, check=check)
         assert made["answer"] == answer and ("rollout_ticket_s" in made["reason"]) is (answer == "stop")
     assert act.ledger.view().nodes.get("a").state == ("draining" if answer == "go" else "pending")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"policy": {"rollout_ticket_s": 3600}}, "a, b: its jobs have 3600 s to end"),  # the default of the role
+        ({"policy": {"rollout_ticket_s": 3600}, "drains": {"a": "60", "b": 7200}}, "b: its jobs have 7200 s to end"),
+        ({"policy": {"rollout_ticket_s": 3600}, "drains": {"a": "", "b": None}}, "a, b: its jobs have 3600 s to end"),
+        ({"policy": {"rollout_ticket_s": 3600}, "drains": {"a": "0", "b": 0}}, ""),
+        ({"policy": {"rollout_ticket_s": 3600}, "schedulers": {}}, ""),
+        ({"policy": {"rollout_broken_elsewhere": 1}}, "every down slot (1) is held"),
+        ({"policy": {"rollout_broken_elsewhere": 1, "rollout_max_down": 2}}, ""),
+        # What may come until the run: an approval, and the window.
+        ({"policy": {"rollout_windows": [{"date": "2199-01-01", "from": "01:00", "to": "02:00"}]}}, ""),
+        ({"require_approval": True}, ""),
+    ],
+    ids=str,
+)
+def test_check_mode_refuses_what_keeps_every_run_from_starting_a_node(act, given, words):
+    given = {"schedulers": {"a": ["slurm"], "b": ["slurm"]}, **given}
+    made = act("ab", check=True, **given)
+    assert bool(made.get("failed")) is bool(words) and words in made.get("msg", "")
 
 
 def test_node_in_flight_is_finished_however_long_its_jobs_may_take(act):

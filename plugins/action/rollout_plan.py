@@ -77,6 +77,8 @@ class ActionModule(PlanningAction):
         self.undo, broken_off = self.undone(given, given["audits"])
         undo = self.undo
         targets, kernels, wanted = self.find_wanted(bool(undo or broken_off or given["id"]))
+        # A rollback finds the kernel of each node by itself, unless it is given another version by hand.
+        kernel = given["kernel"] if undo is None or given["version"] else ""
         ledger = self.ledger(given, given["id"] or broken_off or self.make_id(targets, wanted))
         if given["hand_over"]:
             self.require_shared_ledger(ledger)
@@ -96,7 +98,7 @@ class ActionModule(PlanningAction):
                 raise plan.PlanError(self.refused)
             policy = self.make_policy(task_vars, len(probed))
             named, per_stratum = given["canaries"], given["canaries_per_stratum"]
-            more = (targets, per_stratum, given["abandon"], kernels, wanted)
+            more = (targets, per_stratum, given["abandon"], kernels, wanted, kernel)
             made = plan.build_plan(given["version"], probed, policy, view, named, *more)
             require_room(made, now)
             made.policy["approved"] = approve_plan(given, made)

@@ -22,12 +22,21 @@ options:
     default: proprietary
   kernel_module:
     description:
-      - V(dkms) builds the kernel module on the node, V(prebuilt) installs modules that were built and signed for each
-        kernel that can boot. Ubuntu has such modules of both flavours, NVIDIA's CUDA repository for RHEL 9 has
-        proprietary ones; elsewhere it is refused.
+      - V(dkms) builds the kernel module on the node, V(prebuilt) installs modules that were built and signed for a
+        kernel. Ubuntu has such modules of both flavours, NVIDIA's CUDA repository for RHEL 9 has proprietary ones;
+        elsewhere it is refused.
+      - With V(prebuilt) the kernel that boots next has to have one, see O(kernel). Other kernels that can boot get one
+        where there is one, and lose that of another driver where there is none.
     type: str
     choices: [dkms, prebuilt]
     default: dkms
+  kernel:
+    description:
+      - The release of the kernel that is to boot with this driver, such as V(6.8.0-149-generic), where that is not the
+        one that boots next. It is installed already. M(gpufleet.lifecycle.boot_kernel) makes it the default.
+      - Only used with O(kernel_module=prebuilt). Repositories often have the module of a kernel and of a driver for one
+        of a few pairs alone, so that both have to change together.
+    type: str
   source:
     description:
       - Whose packages are used, V(distribution) for those of the operating system and V(cuda) for those of NVIDIA's

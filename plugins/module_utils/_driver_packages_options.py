@@ -12,6 +12,7 @@ ARGUMENT_SPEC = dict(
     version=dict(type="str"),
     flavour=dict(type="str", choices=["auto", "proprietary", "open"], default="proprietary"),
     kernel_module=dict(type="str", choices=["dkms", "prebuilt"], default="dkms"),
+    kernel=dict(type="str"),
     source=dict(type="str", choices=["distribution", "cuda"]),
     components=dict(type="list", elements="str", choices=["fabricmanager", "nscq", "imex", "persistenced"], default=[]),
     floors=dict(

@@ -86,7 +86,7 @@ OF_ALL = tuple(
 # line, and as a fact of the node, each would overrule the plan or the way back.
 OF_PLAN = {
     "gpu_node_upgrade_version": "rollout_version says which version all nodes get",
-    "gpu_node_upgrade_kernel": "a rollback finds the kernel of each node by itself",
+    "gpu_node_upgrade_kernel": "rollout_kernel says which kernel boots; a rollback finds that of each node by itself",
     "gpu_node_upgrade_rollout_id": "rollout_id names the rollout",
     "gpu_node_upgrade_install": "rollout_version says which version all nodes get",
     "gpu_node_upgrade_layout": "nvidia_mig_config says in the inventory which MIG layout a node gets",
@@ -106,8 +106,9 @@ OF_PLAN = {
     "gpu_scheduler_slurm_gres_step": "the upgrade decides when Slurm is told about MIG devices",
     "gpu_scheduler_snapshot": "the upgrade reads the GPUs of each node",
     "gpu_scheduler_token": "the id of the rollout is the token",
-    "kernel_hold_kernel": "a rollback finds the kernel of each node by itself",
+    "kernel_hold_kernel": "rollout_kernel says which kernel boots; a rollback finds that of each node by itself",
     "nvidia_driver_keep": "set it in the inventory",
+    "nvidia_driver_kernel": "rollout_kernel says which kernel boots; a rollback finds that of each node by itself",
     "nvidia_driver_repair": "set it in the inventory",
     "nvidia_driver_version": "rollout_version says which version all nodes get",
     "rollout_undo": "run gpufleet.lifecycle.rollback with rollback_of",

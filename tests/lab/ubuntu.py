@@ -498,7 +498,8 @@ def build_system(root: Path, log: Path) -> None:
     version = ubuntu_archive.kernel_version(ubuntu_archive.RELEASE_KERNEL)
     metas = [f"{item['name']}={version}" for item in ubuntu_archive.ubuntu_kernel_metas(ubuntu_archive.RELEASE_KERNEL)]
     run("chroot", root, "apt-mark", "manual", "gcc-12")  # which the kernel's headers build with
-    run_logged("the kernel", log, *apt, "install", *metas)
+    other = f"{ubuntu_archive.OTHER}={ubuntu_archive.OTHER_OLD}"
+    run_logged("the kernel", log, *apt, "install", *metas, other)
     installed = run("dpkg-query", "--root", root, "-W", "-f", "${Package}\n").stdout.split()
     foreign = [name for name in installed if re.match(r"linux-(image|headers|kbuild)-.*(6\.[0-9]+|amd64)", name)]
     foreign = [name for name in foreign if not name.endswith("generic") and not re.search(r"-6\.8\.0-", name)]

@@ -213,6 +213,8 @@ RELEASE_KERNEL, UPDATED_KERNEL = "6.8.0-31-generic", "6.8.0-149-generic"
 # The branch that machines have, as it was and as it is, and the one after it.
 OLD, NEW, NEXT = "570.172.08", "570.211.01", "580.178.04"
 FLAVOURS = ("", "-open")
+# What a machine has installed that has nothing to do with either, and its security update.
+OTHER, OTHER_OLD, OTHER_NEW = "lab-security-note", "1.0", "1.1"
 # The drivers that a kernel has prebuilt modules of: those of the day on which it came.
 PREBUILT = {RELEASE_KERNEL: (OLD,), UPDATED_KERNEL: (NEW, NEXT)}
 
@@ -236,9 +238,14 @@ def pockets():
     has one of an ended life, as a site's own mirror would.
     """
     release = ubuntu_kernel(RELEASE_KERNEL) + ubuntu_kernel_metas(RELEASE_KERNEL)
-    release += ubuntu_server("570", OLD) + ubuntu_desktop("570", OLD) + ubuntu_modules(RELEASE_KERNEL)
+    release += (
+        [package(OTHER, OTHER_OLD)]
+        + ubuntu_server("570", OLD)
+        + ubuntu_desktop("570", OLD)
+        + ubuntu_modules(RELEASE_KERNEL)
+    )
     security = ubuntu_kernel(UPDATED_KERNEL) + ubuntu_kernel_metas(UPDATED_KERNEL)
-    security += ubuntu_server("570", NEW) + ubuntu_desktop("570", NEW)
+    security += [package(OTHER, OTHER_NEW)] + ubuntu_server("570", NEW) + ubuntu_desktop("570", NEW)
     security += ubuntu_modules(UPDATED_KERNEL)
     security += ubuntu_server("580", NEXT) + ubuntu_desktop("580", NEXT)
     updates = ubuntu_server("595", "595.91.07") + ubuntu_desktop("595", "595.91.07")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from tests.lab.ubuntu_archive import NEW, OLD, RELEASE_KERNEL, UPDATED_KERNEL
+from tests.lab.ubuntu_archive import NEW, OLD, OTHER, OTHER_NEW, RELEASE_KERNEL, UPDATED_KERNEL
 
 REVISION = "-0ubuntu0.24.04.1"
 DRIVER_PACKAGES = {
@@ -71,8 +71,23 @@ def test_no_other_branch_version_or_kernel_comes_by_apt(host):
         assert [line for line in simulated.splitlines() if re.match(TOUCHED, line)] == []
 
 
-def test_unattended_upgrades_leave_driver_and_kernel_alone(host):
-    """They would have brought the kernel of the security pocket, for which there is no module (bare/test_check.py)."""
+def test_unattended_upgrades_bring_what_is_no_driver_or_kernel(host):
+    """Before bringup they would have brought the kernel of the security pocket, for which there is no module
+    (bare/test_check.py).
+    """
+
+    def read_packages():
+        text = host.check_output("dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n'")
+        return {line.split()[0]: line.split()[1:] for line in text.splitlines()}
+
+    before = read_packages()
+    host.run_expect([0], "unattended-upgrade --debug")
+    after = read_packages()
+    assert {name: state[0] for name, state in after.items() if before.get(name) != state} == {OTHER: OTHER_NEW}
+    assert set(before) == set(after)
+
+
+def test_unattended_upgrades_exclude_driver_and_kernel_by_name(host):
     told = host.check_output("unattended-upgrade --dry-run --debug 2>&1")
     [planned] = re.findall(
         r"^(?:pkgs that look like they should be upgraded|Packages that will be upgraded): ?(.*)$", told, re.M

@@ -56,6 +56,22 @@ def judge_module(facts, kernel, target) -> tuple[str, str | None, str]:
     return PASS, seen, ""
 
 
+def needs_no_module(facts, kernel, target, expect_loaded) -> bool:
+    """Return whether a kernel without a module is one that does not boot by itself, where nothing builds modules.
+
+    Repositories have the prebuilt module of a driver for a few kernels alone. Until the reboot (``expect_loaded`` is
+    false) the kernel that runs is such a one, too.
+    """
+    following = facts["kernel"]["next_boot"]
+    return (
+        facts["modules"].get(kernel) is None
+        and following is not None
+        and kernel != following
+        and (kernel != facts["kernel"]["running"] or not expect_loaded)
+        and not uses_dkms(facts, kernel, target)
+    )
+
+
 def kernel_module(facts, target, expect_loaded) -> Iterator:
     installed = facts["kernel"]["installed"]
     if not installed:
@@ -73,9 +89,12 @@ def kernel_module(facts, target, expect_loaded) -> Iterator:
             yield finding("kernel_module", kernel, NOT_APPLICABLE, None, None, "No driver is installed.")
             continue
         status, observed, message = judge_module(facts, kernel, target)
+        if status == FAIL and needs_no_module(facts, kernel, target, expect_loaded):
+            status = NOT_APPLICABLE
+            message += " Modules are prebuilt here, and %s boots next." % facts["kernel"]["next_boot"]
         step = (
             ""
-            if status == PASS
+            if status in (PASS, NOT_APPLICABLE)
             else "Build it: dkms install nvidia module %s for kernel %s; then look at this finding again."
             % (target, kernel)
         )
@@ -199,6 +218,15 @@ def kernel_headers(facts, target, expect_loaded) -> Iterator:
                 False,
                 None,
                 "The headers are missing, but the module of this kernel is already on disk.",
+            )
+        elif target and needs_no_module(facts, kernel, target, expect_loaded):
+            yield finding(
+                "kernel_headers",
+                kernel,
+                NOT_APPLICABLE,
+                False,
+                None,
+                "The headers are missing, and no module is built for this kernel.",
             )
         else:
             yield finding(

@@ -33,14 +33,16 @@ from .systems import branch_of, instantiate_table, list_variants
 class Closure:
     """The driver's own packages that a version needs, each at exactly one version."""
 
-    def __init__(self, table, index, installed, version, flavour, kernels) -> None:
+    def __init__(self, table, index, installed, version, flavour, kernels, bootable) -> None:
         self.table, self.index, self.installed = table, index, installed
-        self.version, self.flavour, self.kernels = version, flavour, kernels
+        self.version, self.flavour = version, flavour
         self.data = table["flavours"][flavour]
         self.key = KEYS[table["package_manager"]]
         self.source = next(record["source"] for record in index[self.data["root"]] if record["version"] == version)
         self.packages, self.missing, self.needed_by, self.obsolete, self.providers = {}, {}, {}, [], {}
         self.unwanted = other_flavours(table, flavour)
+        rest = [kernel for kernel in bootable if kernel not in kernels and self.pick(self.name_module(kernel))]
+        self.kernels = list(kernels) + rest
 
     def run(self, extra, general) -> Closure:
         installed = [name for name in installed_driver(general, self.installed) if not self.lies_beside(name)]
@@ -74,8 +76,7 @@ class Closure:
             modules = self.modules()
             return (
                 name in modules
-                or bool(modules)
-                and name.startswith("linux-signatures-")
+                or name in ["linux-signatures-nvidia-%s" % kernel for kernel in self.kernels if modules]
                 or name.replace("-objects-", "-modules-", 1) in modules
             )
         return is_member(self.table, name, have["source"], have["version"])
@@ -98,14 +99,13 @@ class Closure:
 
     def modules(self) -> list[str]:
         """The packages of prebuilt modules, one for every kernel."""
-        template = self.data.get("per_kernel")
-        if not template:
-            return []
+        return [self.name_module(kernel) for kernel in self.kernels if self.data.get("per_kernel")]
+
+    def name_module(self, kernel) -> str:
+        """The package of a kernel's prebuilt module; empty for a flavour that has none."""
         suffix = self.table.get("kernel_suffix", r"(?!)")
-        return [
-            template.replace("{version}", upstream(self.version)).replace("{kernel}", re.sub(suffix, "", kernel))
-            for kernel in self.kernels
-        ]
+        template = self.data.get("per_kernel", "").replace("{version}", upstream(self.version))
+        return template.replace("{kernel}", re.sub(suffix, "", kernel))
 
     def pick(self, name, exact=None) -> dict | None:
         """The record of a package that fits the version; a binary of another driver source counts when its upstream
@@ -222,14 +222,19 @@ class Closure:
             if offered
             else "there are no prebuilt modules of this driver for any kernel"
         )
+        drivers = set(driver_of(self.table, record) for name in modules for record in self.index.get(name, []))
+        if drivers - {None}:
+            found += "; for that kernel there are modules of driver %s" % ", ".join(sorted(drivers - {None}))
         return make_refusal(
             "no_prebuilt_module",
             modules,
             found,
-            "a prebuilt module for every kernel that can boot",
+            "a prebuilt module for the kernel that boots with the driver",
             "There is no prebuilt module of driver %s for a kernel of this node: %s; %s."
             % (upstream(self.version), ", ".join(modules), found),
-            "remove that kernel or bring the node to one of the kernels that have a module, or use kernel_module dkms",
+            "change kernel and driver together: stage a kernel that has a module (role kernel_hold, tasks_from "
+            "upgrade, with kernel_hold_driver_version) and name it in the upgrade (rollout_kernel), or use "
+            "kernel_module dkms",
         )
 
 
@@ -293,13 +298,16 @@ def make_empty(table, wanted, flavour, known) -> dict:
     }
 
 
-def resolve_set(table, index, installed, wanted, flavour="proprietary", extra=(), kernels=(), components=()) -> dict:
+def resolve_set(
+    table, index, installed, wanted, flavour="proprietary", extra=(), kernels=(), components=(), bootable=()
+) -> dict:
     """The exact set of packages for a driver version on this system.
 
-    ``flavour`` is proprietary, open or either with ``-prebuilt``; ``kernels`` are those that prebuilt modules are
-    wanted for, ``components`` the parts that this node needs beside the driver itself. Packages of the driver that are
-    installed already belong to the set, however they were installed; those of another branch or flavour are
-    ``obsolete`` where their names differ.
+    ``flavour`` is proprietary, open or either with ``-prebuilt``; ``kernels`` are those that have to have a prebuilt
+    module, and those of ``bootable`` get one where there is one. ``components`` are the parts that this node needs
+    beside the driver itself. Packages of the driver that are installed already belong to the set, however they were
+    installed; those of another branch or flavour are ``obsolete`` where their names differ, and so is the prebuilt
+    module of a kernel that gets none.
     """
     general, table = table, instantiate_table(table, branch_of(wanted))
     if flavour not in table["flavours"]:
@@ -327,7 +335,7 @@ def resolve_set(table, index, installed, wanted, flavour="proprietary", extra=()
     if result["refusals"]:
         return result
     attempts = [
-        Closure(table, index, installed, version, flavour, kernels).run(list(extra) + chosen, general)
+        Closure(table, index, installed, version, flavour, kernels, bootable).run(list(extra) + chosen, general)
         for version in candidates
     ]
     best = next((attempt for attempt in attempts if not attempt.missing), attempts[0])

@@ -156,7 +156,8 @@ def find_beside(state: State) -> Names:
 
 def resolve_set(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, Any]:
     """The set, of the flavour that was asked for or that the GPUs ask for, at or above every floor."""
-    variant = (chosen["flavour"] or "open") + ("-prebuilt" if wish.kernel_module == "prebuilt" else "")
+    prebuilt = wish.kernel_module == "prebuilt"
+    variant = (chosen["flavour"] or "open") + ("-prebuilt" if prebuilt else "")
     found = driver_set.resolve_set(
         state.table,
         state.index,
@@ -164,16 +165,40 @@ def resolve_set(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, A
         wish.version,
         variant,
         wish.extra_packages,
-        state.kernels,
+        choose_kernels(state, wish),
         wish.components,
+        state.kernels,
     )
     declared = [dict(floor, require=floor.get("require_cuda")) for floor in wish.floors]
     below = floors.decide_floors(found["upstream"] or wish.version, declared + list(state.workloads or ()))
     if state.workloads is None:
         below = below + [floors.refuse_unread(wish.version)]
+    if prebuilt and wish.kernel and wish.kernel not in state.kernels:
+        below = below + [refuse_kernel(wish.kernel, state.kernels)]
     refusals = chosen["refusals"] + found["refusals"] + below
     found = dict(found, refusals=refusals, resolvable=found["resolvable"] and not refusals, flavour=chosen["flavour"])
     return dict(found, trees=tree_names(found, state), module_archives=[])
+
+
+def choose_kernels(state: State, wish: Wish) -> Names:
+    """The kernels that have to have a prebuilt module: the one that is to boot with the driver, else the one that boots
+    next, and all that can boot where that is not known.
+    """
+    kernel = wish.kernel or state.next_kernel
+    return (kernel,) if kernel in state.kernels else state.kernels
+
+
+def refuse_kernel(kernel: str, kernels: Names) -> Refusal:
+    found = ", ".join(kernels) or "none"
+    return package_state.make_refusal(
+        "no_kernel",
+        [],
+        found,
+        kernel,
+        "Kernel %s, which is to boot with the driver, is not installed so that it can boot; there is: %s."
+        % (kernel, found),
+        "stage it (role gpufleet.lifecycle.kernel_hold, tasks_from upgrade), or name a kernel that can boot",
+    )
 
 
 def tree_names(resolved: Dict[str, Any], state: State) -> Dict[str, Optional[str]]:

@@ -34,6 +34,9 @@ def read_state(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
         journal=tuple(journal),
         broken=tuple(broken),
         kernels=kernel_names,
+        next_kernel=kernels.find_next_boot(root, manager.runner, list(kernel_names))[0]
+        if wish.kernel_module == "prebuilt"
+        else None,
         compilers=dict((kernel, dkms.compiler_id(dkms.kernel_config(root, kernel))) for kernel in kernel_names),
         headers=dict((kernel, kernels.headers_present(root, kernel)) for kernel in kernel_names)
         if "headers" in wish.require

@@ -25,6 +25,7 @@ class Wish:
     version: Optional[str] = None
     flavour: str = "proprietary"
     kernel_module: str = "dkms"
+    kernel: Optional[str] = None
     source: Optional[str] = None
     components: Tuple[str, ...] = ()
     floors: Tuple[Dict[str, Any], ...] = ()
@@ -60,6 +61,7 @@ class State:
     journal: Tuple[str, ...] = ()  # of an interrupted run of the package manager
     broken: Tuple[str, ...] = ()  # packages that such a run left half done
     kernels: Tuple[str, ...] = ()  # that can boot
+    next_kernel: Optional[str] = None  # that boots next, read for prebuilt modules; None if that cannot be told
     compilers: Dict[str, Optional[str]] = dataclasses.field(default_factory=dict)  # by kernel
     headers: Dict[str, bool] = dataclasses.field(default_factory=dict)  # by kernel; read where they are required
     architecture: str = ""

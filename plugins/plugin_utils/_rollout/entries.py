@@ -167,6 +167,28 @@ def set_kernels(
     ]
 
 
+def require_kernel(
+    kernel: str, nodes: t.Mapping[str, t.Mapping[str, t.Any]], probes: t.Iterable[Probe], driver: t.Mapping[str, bool]
+) -> None:
+    """Refuse a kernel that is to boot with the driver and is not installed on a node that is to get it."""
+    going = [probe for probe in probes if nodes[probe.name]["state"] == "pending" or nodes[probe.name].get("orphaned")]
+    if not any(driver.values()):
+        raise PlanError(
+            "rollout_kernel is %s, and no node gets a driver. Set rollout_version, or leave rollout_kernel out. "
+            "Nothing was changed." % kernel
+        )
+    lacking = [probe.name for probe in going if driver[probe.name] and kernel not in (probe.kernels or ())]
+    if lacking:
+        found = sorted(
+            {one for probe in going if probe.name in lacking for one in probe.kernels or ()}, key=natural_key
+        )
+        raise PlanError(
+            "Kernel %s (rollout_kernel) is not installed on %s: there is %s. Stage it first (role kernel_hold, "
+            "tasks_from upgrade, with kernel_hold_driver_version), or leave rollout_kernel out. Nothing was changed."
+            % (kernel, limits.list_names(sorted(lacking, key=natural_key)), ", ".join(found) or "none that is known")
+        )
+
+
 def is_lost(node: state.Node) -> bool:
     """Return True if an earlier run lost the node after a change: what runs on it is not proven."""
     return node.state == "lost" and state.is_unproven(node)

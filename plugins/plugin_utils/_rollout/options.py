@@ -33,6 +33,7 @@ Spec = t.Mapping[str, t.Any]
 RUN: t.Dict[str, t.Dict[str, t.Any]] = {
     "id": dict(type="str", default=""),
     "version": dict(type="str", default=""),
+    "kernel": dict(type="str", default=""),
     "undo": dict(type="str", default=""),
     "ledger": dict(type="str", default=""),
     "mode": dict(type="str", choices=["window", "waves"], default="window"),

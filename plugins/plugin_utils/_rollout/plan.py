@@ -83,13 +83,14 @@ def build_plan(
     abandoned: t.Container[str] = (),
     kernels: t.Optional[t.Mapping[str, str]] = None,
     layouts: t.Optional[t.Mapping[str, t.Dict[str, t.Any]]] = None,
+    kernel: str = "",
 ) -> Plan:
     """Return the plan.
 
     C(target) is one version for all nodes. C(targets) has a version for each node instead, as in a rollback, and
-    C(kernels) the kernel to boot with it. C(layouts) is the MIG layout of nodes that get one: C(name), and C(config) or
-    C(layout) as options of gpu_mig; such a node needs no version. C(previous) is the view of the same rollout before
-    this run. C(policy) is the result of limits.complete_policy().
+    C(kernels) the kernel to boot with it, and C(kernel) is one for all nodes. C(layouts) is the MIG layout of
+    nodes that get one: C(name), and C(config) or C(layout) as options of gpu_mig; such a node needs no version.
+    C(previous) is the view of the same rollout before this run. C(policy) is the result of limits.complete_policy().
     """
     if not probes:
         raise PlanError(
@@ -118,6 +119,9 @@ def build_plan(
             probe, wanted[probe.name], earlier[probe.name], going_on, layouts.get(probe.name), driver[probe.name]
         )
     policy, paused, changed, notes = _taken_over(previous, policy, nodes) if going_on else (policy, "", {}, [])
+    if kernel:
+        entries.require_kernel(kernel, nodes, probes, driver)
+        kernels = {name: kernel for name in by_name if driver[name]}
     notes += entries.set_kernels(nodes, probes, kernels or {})
     orphaned = [name for name in nodes if nodes[name].get("orphaned")]
     pending = [name for name in nodes if nodes[name]["state"] == "pending" and name not in orphaned]

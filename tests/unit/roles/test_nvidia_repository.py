@@ -347,20 +347,26 @@ def test_who_else_configures_the_repository(source, uri, known, others, movable)
     assert found["__nvidia_repository_movable"] == (expected if movable else [])
 
 
-def test_who_else_configures_it_on_redhat(tmp_path):
-    found = role("rocky 9", nvidia_repository_cuda_uri="file:///srv/cuda")
+@pytest.mark.parametrize("uri", ["file:///srv/cuda", "file:/srv/cuda", "https://mirror.example/srv/cuda"])
+def test_who_else_configures_it_on_redhat(tmp_path, uri):
+    found = role("rocky 9", nvidia_repository_cuda_uri=uri)
     entry = "[%s]\nname=x\n%s=%s\n%s"
     for name, text in {
         "a.repo": entry % ("base", "baseurl", "http://rocky/", "")
         + entry % ("cuda", "baseurl", CUDA + "rhel9/x86_64", "enabled=1\n"),
         "b.repo": entry % ("cuda", "baseurl ", " " + CUDA + "rhel9/x86_64", "enabled = 0\n")
         + entry % ("base", "baseurl", "http://rocky/", ""),
-        "c.repo": entry % ("cuda", "baseurl", "file:///srv/cuda", ""),
+        "c.repo": entry % ("cuda", "baseurl", uri.replace("file:/s", "file:///s"), ""),
         "d.repo": entry % ("x", "baseurl", "http://rocky", "enabled=0\n"),
         "e.repo": entry % ("cuda", "mirrorlist", CUDA + "rhel9", ""),
     }.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    command = ["awk", "-v", "uri=" + found["__nvidia_repository_cuda_uri"], found["__nvidia_repository_rivals_program"]]
+    command = [
+        "awk",
+        "-v",
+        "uri=" + found["__nvidia_repository_cuda_place"],
+        found["__nvidia_repository_rivals_program"],
+    ]
     dummy, out, dummy = repositories.call(command + sorted(str(path) for path in tmp_path.iterdir()))
     assert [line.rsplit("/", 1)[1] for line in out.splitlines()] == ["a.repo", "c.repo", "e.repo"]
 
@@ -514,13 +520,14 @@ def test_the_real_apt_reads_what_the_distribution_gets(tmp_path, system):
     assert stanzas(rendered(role(system, known))) == {}
 
 
-def test_the_real_dnf_takes_it(tmp_path, signer):
+@pytest.mark.parametrize("scheme", ["file://", "file:"])
+def test_the_real_dnf_takes_it(tmp_path, signer, scheme):
     """A mirror in files whose packages and index are signed, and no other repository."""
     machine = repositories.DnfRoot(tmp_path, stubs.EL_BASE + stubs.redhat("580.95.05")[:3])
     signer.sign_rpm(machine.repository)
     key = machine.root / "key"
     found = role(
-        "rocky 9", nvidia_repository_cuda_uri="file://%s" % machine.repository, nvidia_repository_metadata_signed=True
+        "rocky 9", nvidia_repository_cuda_uri=scheme + str(machine.repository), nvidia_repository_metadata_signed=True
     )
     found.variables["__nvidia_repository_key_path"] = str(key)
     (machine.root / "etc/yum.repos.d/stub.repo").unlink()

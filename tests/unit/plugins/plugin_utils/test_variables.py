@@ -184,6 +184,10 @@ def variables_set_in(path):
     return {name for name in names if not name.startswith("__")}, roles
 
 
+# The entry points that the upgrade uses, of roles that have others.
+USED = {"gpu_quarantine": ("close", "mark"), "kernel_hold": ("choose", "security")}
+
+
 def test_plan_refuses_every_variable_that_the_upgrade_sets():
     names, todo, seen = set(), {"gpu_node_upgrade"}, set()
     while todo:
@@ -191,8 +195,7 @@ def test_plan_refuses_every_variable_that_the_upgrade_sets():
         seen.add(role)
         for path in (ROOT / "roles" / role / "tasks").rglob("*.yml"):
             found, roles = variables_set_in(path)
-            # Of the quarantine the upgrade uses the entry points close and mark.
-            if role != "gpu_quarantine" or path.stem in ("close", "mark"):
+            if path.stem in USED.get(role, (path.stem,)):
                 names |= found
                 todo |= roles - seen
     for playbook in ("plan", "upgrade", "rollback", "mig"):

@@ -395,6 +395,35 @@ OTHER_KERNEL = "6.1.0-1-amd64"
 
 
 @pytest.mark.parametrize(
+    "running, following, expect_loaded, packages, other, expected",
+    [
+        # The archive has no module of the driver for the kernel that ran before.
+        (KERNEL, KERNEL, True, ["linux-modules-nvidia-535-server-" + KERNEL], None, "not_applicable"),
+        (OTHER_KERNEL, KERNEL, False, ["linux-modules-nvidia-535-server-" + KERNEL], None, "not_applicable"),
+        (OTHER_KERNEL, KERNEL, True, ["linux-modules-nvidia-535-server-" + KERNEL], None, "fail"),
+        (KERNEL, OTHER_KERNEL, True, ["linux-modules-nvidia-535-server-" + KERNEL], None, "fail"),
+        (KERNEL, None, True, ["linux-modules-nvidia-535-server-" + KERNEL], None, "fail"),
+        (KERNEL, KERNEL, True, ["nvidia-dkms-535-server"], None, "fail"),
+        (KERNEL, KERNEL, True, [], None, "fail"),
+        (KERNEL, KERNEL, True, ["linux-modules-nvidia-535-server-" + KERNEL], module(OLD, OTHER_KERNEL), "fail"),
+    ],
+)
+def test_kernel_that_does_not_boot_needs_no_prebuilt_module(
+    running, following, expect_loaded, packages, other, expected
+):
+    facts = good()
+    facts["kernel"].update(running=running, next_boot=following, installed=[OTHER_KERNEL, KERNEL])
+    facts["modules"] = {OTHER_KERNEL: other, KERNEL: module(path=PREBUILT)}
+    facts["headers"] = {OTHER_KERNEL: False, KERNEL: True}
+    facts["dpkg"]["packages"] = dict((name, package()) for name in packages)
+    facts["dkms"] = OTHER_DKMS
+    document = audit.decide(facts, NEW, expect_loaded)
+    assert status_of(document, "kernel_module") == [expected, "pass"]
+    assert status_of(document, "kernel_headers") == [expected, "pass"]
+    assert document["reboot_safe"] == (following == KERNEL)
+
+
+@pytest.mark.parametrize(
     "target,vermagic,expected",
     [
         ("/lib/modules/%s/extra/nvidia.ko" % OTHER_KERNEL, OTHER_KERNEL + " SMP mod_unload modversions ", "pass"),

@@ -84,6 +84,7 @@ def call(argv, ok=(0,), **options):
 OPTIONS = dict(
     flavour="open",
     kernel_module="dkms",
+    kernel=None,
     source=None,
     components=[],
     floors=[],

@@ -129,6 +129,28 @@ def ids(plan):
 # what the node should have
 
 
+@pytest.mark.parametrize(
+    "following, named, expected",
+    [
+        ("k2", None, ("k2",)),
+        ("k1", "k2", ("k2",)),
+        (None, None, ("k1", "k2")),  # which one boots is not known: each may
+        ("gone", None, ("k1", "k2")),
+        (None, "k2", ("k2",)),
+    ],
+)
+def test_prebuilt_module_is_required_for_the_kernel_that_boots(following, named, expected):
+    state = node(NEW, kernels=("k1", "k2"), next_kernel=following)
+    assert package_plan.choose_kernels(state, wish(kernel=named)) == expected
+
+
+@pytest.mark.parametrize("kind, refused", [("prebuilt", True), ("dkms", False)])
+def test_kernel_that_is_not_installed_is_refused_where_its_module_has_to_be_there(kind, refused):
+    made = package_plan.choose_packages(node(NEW), wish(kernel="6.1.0-99-amd64", kernel_module=kind))
+    found = [(item["found"], item["expected"]) for item in made.refusals if item["id"] == "no_kernel"]
+    assert found == [(KERNEL, "6.1.0-99-amd64")] * refused
+
+
 def test_firmware_of_a_driver_before_stays_is_not_kept_and_may_go_with_autoremove():
     state, name = node(NEW, held=("nvidia-smi",)), "nvidia-firmware-535-535.100.01"
     other = dict(state.installed["nvidia-smi"], version="535.100.01-1", hold=True, installed=True)

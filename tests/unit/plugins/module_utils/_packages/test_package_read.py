@@ -76,6 +76,14 @@ def test_the_kernels_of_a_node(machine):
     assert read(machine).headers == {}
 
 
+@pytest.mark.parametrize("kind, expected", [("prebuilt", KERNEL), ("dkms", None)])
+def test_the_kernel_that_boots_next_is_read_for_prebuilt_modules(machine, kind, expected):
+    put(machine, "boot/vmlinuz-6.1.0-57-amd64", "")
+    (machine.root / "lib/modules/6.1.0-57-amd64").mkdir(parents=True)
+    put(machine, "boot/grub/grubenv", "# GRUB Environment Block\nsaved_entry=gnulinux-%s-advanced-1\n" % KERNEL)
+    assert read(machine, kernel_module=kind).next_kernel == expected
+
+
 def test_gpus_that_cannot_be_listed_are_not_none_of_them(machine):
     assert read(machine).gpus is None
     (machine.root / "sys/bus/pci/devices").mkdir(parents=True)

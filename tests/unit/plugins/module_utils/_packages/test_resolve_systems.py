@@ -27,6 +27,8 @@ RELEASES = {
     "rocky10": {"ID": "rocky", "VERSION_ID": "10.1"},
 }
 NOBLE_VERSION = "580.178.04-0ubuntu0.24.04.1"
+# Of a kernel's prebuilt modules: the packages' names without the kernel.
+PARTS = ["modules-nvidia-580-server-open", "objects-nvidia-580-server-open", "signatures-nvidia"]
 UBUNTU_USERLAND = {
     "libnvidia-cfg1-580-server",
     "libnvidia-compute-580-server",
@@ -501,6 +503,46 @@ def test_another_flavour_leaves_the_old_module_obsolete(before, after, obsolete)
     have = stubs.installed([item for item in stubs.NOBLE if first.get(item["name"]) == item["version"]])
     result = resolve("noble", None, stubs.NOBLE, "580.178.04", after, have=have, kernels=[stubs.KERNEL])
     assert result["resolvable"] and result["obsolete"] == obsolete and not set(obsolete) & set(result["packages"])
+
+
+def test_prebuilt_module_of_a_kernel_that_gets_none_makes_room_for_that_of_the_kernel_that_boots():
+    """The archive has each kernel's modules of the driver of its day alone: driver and kernel change together."""
+    archive = stubs.NOBLE + stubs.ubuntu_server("580", "580.65.06")
+    archive += stubs.ubuntu_prebuilt("580", "580.65.06", stubs.OLD_KERNEL, "+1")
+    both, kind = [stubs.OLD_KERNEL, stubs.KERNEL], "open-prebuilt"
+    before = resolve("noble", None, archive, "580.65.06", kind, kernels=[stubs.OLD_KERNEL], bootable=both)
+    have = stubs.installed([item for item in archive if before["packages"].get(item["name"]) == item["version"]])
+    lost = ["linux-%s-%s" % (name, stubs.OLD_KERNEL) for name in PARTS]
+    assert set(lost) <= set(have) and before["refusals"] == []
+    after = resolve("noble", None, archive, "580.178.04", kind, kernels=[stubs.KERNEL], bootable=both, have=have)
+    assert (after["refusals"], after["obsolete"]) == ([], lost)
+    assert {"linux-%s-%s" % (name, stubs.KERNEL) for name in PARTS} <= set(after["packages"])
+    # And back, with the kernel that ran.
+    have = stubs.installed([item for item in archive if after["packages"].get(item["name"]) == item["version"]])
+    back = resolve("noble", None, archive, "580.65.06", kind, kernels=[stubs.OLD_KERNEL], bootable=both, have=have)
+    assert (back["refusals"], back["packages"]) == ([], before["packages"])
+
+
+def test_kernel_without_a_module_of_the_driver_is_refused_with_the_drivers_that_have_one():
+    archive = stubs.NOBLE + stubs.ubuntu_server("580", "580.65.06")
+    archive += stubs.ubuntu_prebuilt("580", "580.65.06", stubs.OLD_KERNEL, "+1")
+    (refusal,) = resolve(
+        "noble", None, archive, "580.65.06", "open-prebuilt", kernels=[stubs.KERNEL], bootable=[stubs.OLD_KERNEL]
+    )["refusals"]
+    assert (refusal["id"], refusal["packages"]) == (
+        "no_prebuilt_module",
+        ["linux-modules-nvidia-580-server-open-" + stubs.KERNEL],
+    )
+    assert "580.178.04" in refusal["found"] and stubs.OLD_KERNEL in refusal["found"]
+    assert "rollout_kernel" in refusal["next_step"]
+
+
+def test_other_kernels_get_a_module_where_there_is_one():
+    archive = stubs.NOBLE + stubs.ubuntu_prebuilt("580", "580.178.04", stubs.OLD_KERNEL, "+1")
+    found = resolve(
+        "noble", None, archive, "580.178.04", "open-prebuilt", kernels=[stubs.KERNEL], bootable=[stubs.OLD_KERNEL]
+    )
+    assert {"linux-%s-%s" % (name, stubs.OLD_KERNEL) for name in PARTS} <= set(found["packages"])
 
 
 def test_what_is_installed_of_the_branch_moves_with_it():

@@ -153,6 +153,34 @@ def test_the_kernel_that_ran_before_is_not_what_a_second_run_finds(value):
     assert view.nodes.get("a").from_kernel == "k1"
 
 
+def test_kernel_of_a_rollout_boots_with_its_driver():
+    """On the nodes whose driver is changed: b is at its target, c cannot be reached, and d boots it anyway."""
+    found = [
+        Probe("a", version="1.0", kernel="k1", next_kernel="k1", kernels=("k1", "k2")),
+        Probe("b", version="2.0", kernel="k1", next_kernel="k1", kernels=("k1",), verdict="pass"),
+        Probe("c", reachable=False),
+        Probe("d", version="1.0", kernel="k2", next_kernel="k2", kernels=("k2",)),
+    ]
+    made = plan.build_plan("2.0", found, POLICY, kernel="k2")
+    assert {name: node.get("to_kernel") for name, node in made.nodes.items()} == {"a": "k2", **dict.fromkeys("bcd")}
+    assert made.notes == [] and made.sha256 != plan.build_plan("2.0", found, POLICY).sha256
+
+
+@pytest.mark.parametrize(
+    "kernels, target, layouts, words",
+    [
+        (("k1",), "2.0", None, "Kernel k2 (rollout_kernel) is not installed on a: there is k1."),
+        (None, "2.0", None, "none that is known"),
+        (("k1", "k2"), "", {"a": {"name": "halves", "config": "1"}}, "no node gets a driver"),
+    ],
+)
+def test_kernel_that_no_driver_boots_with_is_refused(kernels, target, layouts, words):
+    found = [Probe("a", version="1.0", kernel="k1", next_kernel="k1", kernels=kernels)]
+    with pytest.raises(plan.PlanError) as caught:
+        plan.build_plan(target, found, POLICY, layouts=layouts, kernel="k2")
+    assert words in str(caught.value) and "Nothing was changed" in str(caught.value)
+
+
 def test_no_node_that_does_not_go_has_to_boot_another_kernel():
     found = [
         Probe("a", version="1.0", kernel="k2", next_kernel="k2", kernels=("k1", "k2")),

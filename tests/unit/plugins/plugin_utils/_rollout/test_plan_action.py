@@ -629,6 +629,25 @@ def test_a_rollback_that_broke_off_goes_on_by_the_same_command(act, given):
     assert open_ledger(act, first["rollout_id"]).view().undo == "r1"
 
 
+def with_kernels(version, running):
+    found = audit(version)
+    found["audit"]["kernel"] = {"running": running, "next_boot": running, "installed": ["k1", "k2"]}
+    return found
+
+
+def test_kernel_of_a_rollout_is_not_that_of_its_way_back(act):
+    """A rollback finds the kernel of each node by itself, unless another version is given by hand."""
+    found = act(rollout_id="r1", kernel="k2", audits={name: with_kernels("1.0", "k1") for name in "ab"})
+    assert [found["nodes"][name].get("to_kernel") for name in "ab"] == ["k2", "k2"], found.get("msg")
+    act(plugin=rollout_report, end=True, rollout_id="r1")
+    back = dict(rollout_id="", undo="r1", kernel="k2", audits={name: with_kernels("2.0", "k2") for name in "ab"})
+    made = act(target="", check=True, **back)
+    assert [made["nodes"][name].get("to_kernel") for name in "ab"] == ["k1", "k1"]
+    by_hand = act(target="1.5", check=True, **dict(back, kernel="k1"))
+    assert [by_hand["nodes"][name].get("to_kernel") for name in "ab"] == ["k1", "k1"]
+    assert "Kernel k3" in act(rollout_id="r3", kernel="k3", audits={"a": with_kernels("1.0", "k1")})["msg"]
+
+
 def with_gpus(number, version="1.0"):
     found = audit(version)
     found["audit"]["pci"] = [{"address": "0000:%02x:00.0" % place, "device": "10de:27b8"} for place in range(number)]

@@ -55,6 +55,7 @@ def main():
         require_available="bool",
         step="str",
         kernel_module="str",
+        kernel="str",
         source="str",
         components="list",
         floors="list",

@@ -69,7 +69,7 @@ options:
     description:
       - V(true) holds every package of the set, V(false) lifts their hold. Without it, holds stay as they are.
       - With dnf a hold is a version lock with the epoch. It takes C(python3-dnf-plugin-versionlock), which is
-        installed with the first hold. Where no repository offers it, V(true) is refused.
+        installed with the first hold. Where no repository offers it, or it is switched off, V(true) is refused.
       - Only used with O(state=present).
     type: bool
   pin:

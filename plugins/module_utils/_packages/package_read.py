@@ -46,6 +46,7 @@ def read_state(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
         streams=streams,
         enabled_stream=enabled,
         hold_problem=manager.hold_problem(),
+        lock_package=manager.find_lock_package(),
         unattended_file=manager.unattended_file,
         texts=dict((path, files.read_text(manager.path(path))) for path in paths if path),
         expected_driver=read_expected_driver(manager),

@@ -211,8 +211,8 @@ resolved:
     module_archives:
       description:
         - Files on the node that hold the source of the kernel module, for M(gpufleet.lifecycle.dkms_module) with
-          O(gpufleet.lifecycle.dkms_module#module:state=prepared). Empty in check mode, for prebuilt modules, and where
-          the package manager is dnf.
+          O(gpufleet.lifecycle.dkms_module#module:state=prepared). Empty in check mode and for prebuilt modules. V(null)
+          where the package manager is dnf, as the packages compile when they are installed.
       type: list
       elements: str
       sample: [/var/lib/gpufleet/packages/nvidia-kernel-dkms_535.261.03-1_amd64.deb]

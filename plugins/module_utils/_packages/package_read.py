@@ -132,10 +132,14 @@ def read_back(manager: Manager, plan: Plan) -> Optional[Dict[str, Any]]:
     return dict(resolved, module_archives=read_module_archives(manager, plan)) if resolved else None
 
 
-def read_module_archives(manager: Manager, plan: Plan) -> List[str]:
-    """The files that hold the module's source, in the package manager's cache or the node's store."""
+def read_module_archives(manager: Manager, plan: Plan) -> Optional[List[str]]:
+    """The files that hold the module's source, in the package manager's cache or the node's store; None where it is not
+    compiled ahead of its installation.
+    """
+    if not package_plan.unpacks_archives(manager.name):
+        return None
     sources = package_plan.module_sources(plan)
-    if not sources or manager.name != "apt":  # an rpm cannot be unpacked without installing more
+    if not sources:
         return []
     found = manager.find_cached(sources, plan.state.index)
     found.update((key, item["path"]) for key, item in manager.store.index().items() if key in sources.items())

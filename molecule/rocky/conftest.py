@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the tests of this scenario share: the machine, and running a playbook as an operator would."""
+"""What the tests of this scenario share: the machines, and running a playbook as an operator would."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ from tests.lab.play import play
 
 
 @pytest.fixture(scope="session")
-def node():
+def el9_1():
     return scenario.machine("el9-1")
+
+
+@pytest.fixture(scope="session")
+def el9_2():
+    return scenario.machine("el9-2")
 
 
 @pytest.fixture(scope="session")

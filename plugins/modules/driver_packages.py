@@ -69,7 +69,7 @@ options:
     description:
       - V(true) holds every package of the set, V(false) lifts their hold. Without it, holds stay as they are.
       - With dnf a hold is a version lock with the epoch. It takes C(python3-dnf-plugin-versionlock), which is
-        installed with the first hold. Where no repository offers it, V(true) is refused.
+        installed with the first hold. Where no repository offers it, or it is switched off, V(true) is refused.
       - Only used with O(state=present).
     type: bool
   pin:
@@ -211,8 +211,8 @@ resolved:
     module_archives:
       description:
         - Files on the node that hold the source of the kernel module, for M(gpufleet.lifecycle.dkms_module) with
-          O(gpufleet.lifecycle.dkms_module#module:state=prepared). Empty in check mode, for prebuilt modules, and where
-          the package manager is dnf.
+          O(gpufleet.lifecycle.dkms_module#module:state=prepared). Empty in check mode and for prebuilt modules. V(null)
+          where the package manager is dnf, as the packages compile when they are installed.
       type: list
       elements: str
       sample: [/var/lib/gpufleet/packages/nvidia-kernel-dkms_535.261.03-1_amd64.deb]

@@ -187,6 +187,7 @@ SHAPES: dict[str, dict[str, t.Any]] = {
     },
     "boot_kernel": {"kernels": dict, "reboot_required": bool, **LOCK},
     "kernel_packages": {"actions": [TEXT], "kernels": dict, "holds": [dict], "held_days": COUNT, **LOCK},
+    "package_hold": {"actions": [TEXT], **LOCK},
     "dkms_module": {"kernels": dict, "steps": [dict], "stale": [dict], "unfit": [TEXT], **LOCK},
     "node_services": {"services": [dict], "actions": [TEXT], "failures": [{"code": WORD}], **LOCK},
     "slurm_node": {

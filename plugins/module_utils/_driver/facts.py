@@ -77,8 +77,7 @@ def read_rpm(root, runner) -> dict | None:
     if missing(rc):
         return None
     answer = {"manager": "rpm", "available": rc == 0, "error": None, "packages": {}, "interrupted": [], "journal": 0}
-    # rpm leaves out what it cannot read in its database, and its status is 0.
-    skipped = [line for line in err.splitlines() if line.startswith("error:")]
+    skipped = dnf_output.find_rpm_errors(err)
     if rc or skipped:
         answer.update(available=False, error="rpm -qa answered rc %s: %s" % (rc, "; ".join(skipped) or err.strip()))
         return answer

@@ -23,6 +23,8 @@ from .dnf_output import (
     INDEX_FORMAT,
     OFFER_FORMAT,
     QUERY_FORMAT,
+    find_rpm_errors,
+    find_silent,
     parse_advisories,
     parse_download_size,
     parse_enabled,
@@ -135,11 +137,16 @@ class Dnf(Manager):
                 "dnf's plugin versionlock is not installed, and no repository offers it",
                 "install %s on the node, then run again" % LOCK_PACKAGE,
             )
-        if settings.get("enabled", "1").lower() in ("0", "false", "no"):
-            return (
-                "dnf's plugin versionlock is switched off",
-                "set enabled = 1 in %s on the node, then run again" % LOCK_PLUGIN,
-            )
+        main = self.read_sections(CONFIGURATION).get("main", {})
+        for path, option, value in (
+            (LOCK_PLUGIN, "enabled", settings.get("enabled", "1")),
+            (CONFIGURATION, "plugins", main.get("plugins", "1")),
+        ):
+            if value.strip().lower() in NO:
+                return (
+                    "dnf's plugin versionlock is switched off",
+                    "set %s = 1 in %s on the node, then run again" % (option, path),
+                )
         return None
 
     def locks(self) -> list[str]:
@@ -147,8 +154,14 @@ class Dnf(Manager):
             pattern for pattern in map(lock_pattern, (files.read_text(self.lock_file()) or "").splitlines()) if pattern
         ]
 
+    def find_lock_package(self) -> str | None:
+        return None if self.lock_settings() else LOCK_PACKAGE
+
     def list_installed(self) -> dict[str, dict]:
-        return parse_query(self.run("rpm -qa", ["rpm", "-qa", "--qf", QUERY_FORMAT]), self.locks())
+        rc, out, err = self.runner(["rpm", "-qa", "--qf", QUERY_FORMAT], 120)
+        if rc or find_rpm_errors(err):
+            raise DnfError("rpm -qa", rc, "", err or out)
+        return parse_query(out, self.locks())
 
     def index(self, name_pattern, also=()) -> dict[str, list]:
         if name_pattern != NO_NAMES:
@@ -259,21 +272,14 @@ class Dnf(Manager):
         parts = self.parts(self.lacking(words) if ALL in options else words)
         wanted = [word for action, part in parts if ALL in options or action == "install" for word in part]
         offers = parse_offers(self.query(["--queryformat", OFFER_FORMAT] + wanted)) if wanted else {}
-        there, errors = {}, {}
+        answers = {}
         for repository in sorted(set().union(*(offers.get(word, ()) for word in wanted))):
             asked = [word for word in wanted if repository in offers.get(word, ())]
             command = REPOQUERY + ["--repo=%s" % repository, *LOOK_OPTIONS, "--queryformat", OFFER_FORMAT]
             rc, out, err = self.runner(command + asked, LOOK_S)
-            there[repository] = parse_offers(out) if rc == 0 else {}
-            errors[repository] = mask_credentials(tail((err or out).strip(), 1)) or "it has the package no more"
-        silent = {}
-        for word in wanted:
-            places = sorted(offers.get(word, ()))
-            if places and not any(word in there[place] for place in places):
-                name, version, release = word.rsplit("-", 2)
-                found = {"package": name, "version": "%s-%s" % (version, release), "why": errors[places[0]]}
-                silent.setdefault(places[0], found)
-        return [dict(found, mirror=place) for place, found in sorted(silent.items())]
+            why = mask_credentials(tail((err or out).strip(), 1)) or "it has the package no more"
+            answers[repository] = (parse_offers(out) if rc == 0 else {}, why)
+        return find_silent(wanted, offers, answers)
 
     @staticmethod
     def split(arguments) -> tuple[str | None, list]:
@@ -466,7 +472,7 @@ class Dnf(Manager):
         """Lock packages at the version they have, or lift their locks. A line of the list is for every architecture."""
         if not names:
             return
-        if action == "hold" and not self.lock_settings():
+        if action == "hold" and self.find_lock_package():
             self.install_lock_plugin()
         path, plain = self.lock_file(), set(name.split(":", 1)[0] for name in names)
         hold = dict(

@@ -47,6 +47,14 @@ def source_name(source_rpm) -> str:
     return re.sub(r"-[^-]+-[^-]+\.(no)?src\.rpm$", "", source_rpm)
 
 
+def find_rpm_errors(err) -> list[str]:
+    """Return the errors out of what rpm said.
+
+    What it cannot read of its database it leaves out, and its status is 0.
+    """
+    return [line for line in err.splitlines() if line.startswith("error:")]
+
+
 def parse_sections(text) -> dict[str, dict]:
     """Parse a file of dnf.conf(5) or of repositories: ``{section: {option: value}}``.
 
@@ -119,6 +127,24 @@ def parse_offers(text) -> dict[str, set]:
             for name in (package, "%s.%s" % (package, architecture)):
                 found.setdefault(name, set()).add(repository)
     return found
+
+
+def find_silent(wanted, offers, answers) -> list[dict]:
+    """The repositories from which nothing comes of these packages, as Manager.silent_mirrors answers.
+
+    Args:
+        wanted: Packages, as dnf is asked for them.
+        offers: ``{package: repositories}`` by the metadata on the node.
+        answers: ``{repository: (packages that it has now, why it has no more)}``.
+    """
+    silent = {}
+    for package in wanted:
+        places = sorted(offers.get(package, ()))
+        if places and not any(package in answers[place][0] for place in places):
+            name, version, release = package.rsplit("-", 2)
+            found = {"package": name, "version": "%s-%s" % (version, release), "why": answers[places[0]][1]}
+            silent.setdefault(places[0], dict(found, mirror=places[0]))
+    return [silent[place] for place in sorted(silent)]
 
 
 def parse_index(text) -> dict[str, list]:

@@ -99,6 +99,22 @@ def report_holds(
     return sorted(rows, key=lambda row: (-(row["age_days"] or 0), row["package"]))
 
 
+def find_due(installed: dict[str, dict], names, action: str) -> tuple[list[str], list[str]]:
+    """``(packages whose hold changes, packages that are not installed)`` of those with NAMES. Pure."""
+    there = set(name for name in names if installed.get(name, {}).get("installed"))
+    return sorted(name for name in there if installed[name]["hold"] != (action == "hold")), sorted(set(names) - there)
+
+
+def describe_marks(action: str, names, lock_package: str | None = None) -> list[str]:
+    """The sentences of packages that are held, or no longer; the first hold installs ``lock_package``."""
+    listing = ", ".join(sorted(names))
+    if not listing:
+        return []
+    if action == "unhold":
+        return ["lift the hold of %s" % listing]
+    return (["install %s" % lock_package] if lock_package else []) + ["hold %s" % listing]
+
+
 KERNEL_RECORD = "/var/lib/gpufleet/kernel-holds.json"
 RECORDS = {"kernel": KERNEL_RECORD, "driver": RECORD, "other": None}
 

@@ -93,8 +93,7 @@ class KernelPackages:
             raise Refused("the kernel cannot be held: %s. Next step: %s" % problem)
         names = kernel_set.installed_names(installed, self.patterns)
         loose = sorted(name for name in names if not installed[name]["hold"])
-        if loose:
-            self.do("hold %s" % ", ".join(loose), lambda: self.manager.mark("hold", loose), acting)
+        self.mark("hold", loose, acting)
         for path, content in self.contents(names):
             self.write(path, content, acting)
         if acting:
@@ -102,8 +101,7 @@ class KernelPackages:
 
     def free(self, installed, acting) -> None:
         held = sorted(name for name in kernel_set.installed_names(installed, self.patterns) if installed[name]["hold"])
-        if held:
-            self.do("lift the hold of %s" % ", ".join(held), lambda: self.manager.mark("unhold", held), acting)
+        self.mark("unhold", held, acting)
         for path, content in self.contents({}):
             self.write(path, content, acting)
 
@@ -328,6 +326,11 @@ class KernelPackages:
         if acting:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         self.do("write %s" % name, lambda: write_atomically(path, content), acting)
+
+    def mark(self, action, names, acting) -> None:
+        self.actions += holds.describe_marks(action, names, self.manager.find_lock_package())
+        if acting and names:
+            self.manager.mark(action, names)
 
     def do(self, what, function, acting) -> None:
         if acting:

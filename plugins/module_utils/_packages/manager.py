@@ -131,6 +131,10 @@ class Manager:
         """``(why, next step)`` when a hold would hold nothing on this machine."""
         return None
 
+    def find_lock_package(self) -> str | None:
+        """Return the package that the first hold installs on this machine."""
+        return None
+
     def silent_mirrors(self, arguments, options=()) -> list:
         return []
 

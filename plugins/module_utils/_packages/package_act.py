@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .._dkms import dkms
 from .._node import boot_expectation, files
@@ -29,16 +29,6 @@ def describe_kept(kept: Versions) -> List[str]:
 
 def describe_downloads(size: int) -> List[str]:
     return ["download %d MiB of packages" % -(-size // transaction.MIB)] if size else []
-
-
-def describe_holds(names: Iterable[str]) -> List[str]:
-    listing = ", ".join(sorted(names))
-    return ["hold %s" % listing] if listing else []
-
-
-def describe_lifted(names: Iterable[str]) -> List[str]:
-    listing = ", ".join(sorted(names))
-    return ["lift the hold of %s" % listing] if listing else []
 
 
 def describe_file(path: str, content: Optional[str]) -> str:
@@ -65,8 +55,8 @@ def foresee_actions(plan: Plan) -> List[str]:
     sentences = describe_kept(plan.keep) + describe_repair(plan.state) + transaction.action_sentences(plan.transaction)
     return (
         sentences
-        + describe_holds(plan.hold)
-        + describe_lifted(plan.lift)
+        + holds.describe_marks("hold", plan.hold, plan.state.lock_package)
+        + holds.describe_marks("unhold", plan.lift)
         + [describe_file(path, text) for path, text in plan.files]
     )
 
@@ -200,7 +190,8 @@ class Actor:
         self.manager.mark("hold", loose.intersection(plan.hold + plan.held))
         self.manager.mark("unhold", lift)
         self.manager.forget([name for name in plan.held + plan.lift if name not in there])
-        self.done += describe_holds(loose.intersection(plan.hold)) + describe_lifted(lift)
+        self.done += holds.describe_marks("hold", loose.intersection(plan.hold), plan.state.lock_package)
+        self.done += holds.describe_marks("unhold", lift)
 
     def write_files(self, plan: Plan) -> None:
         for path, content in plan.files:

@@ -177,7 +177,13 @@ def resolve_set(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, A
         below = below + [refuse_kernel(wish.kernel, state.kernels)]
     refusals = chosen["refusals"] + found["refusals"] + below
     found = dict(found, refusals=refusals, resolvable=found["resolvable"] and not refusals, flavour=chosen["flavour"])
-    return dict(found, trees=tree_names(found, state), module_archives=[])
+    archives = [] if unpacks_archives(state.manager) else None
+    return dict(found, trees=tree_names(found, state), module_archives=archives)
+
+
+def unpacks_archives(manager: str) -> bool:
+    """Return whether a module can be compiled ahead of its installation. The scripts of an rpm compile in any case."""
+    return manager == "apt"
 
 
 def choose_kernels(state: State, wish: Wish) -> Names:

@@ -49,6 +49,7 @@ def read_state(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
         streams=streams,
         enabled_stream=enabled,
         hold_problem=manager.hold_problem(),
+        lock_package=manager.find_lock_package(),
         unattended_file=manager.unattended_file,
         texts=dict((path, files.read_text(manager.path(path))) for path in paths if path),
         expected_driver=read_expected_driver(manager),
@@ -134,10 +135,14 @@ def read_back(manager: Manager, plan: Plan) -> Optional[Dict[str, Any]]:
     return dict(resolved, module_archives=read_module_archives(manager, plan)) if resolved else None
 
 
-def read_module_archives(manager: Manager, plan: Plan) -> List[str]:
-    """The files that hold the module's source, in the package manager's cache or the node's store."""
+def read_module_archives(manager: Manager, plan: Plan) -> Optional[List[str]]:
+    """The files that hold the module's source, in the package manager's cache or the node's store; None where it is not
+    compiled ahead of its installation.
+    """
+    if not package_plan.unpacks_archives(manager.name):
+        return None
     sources = package_plan.module_sources(plan)
-    if not sources or manager.name != "apt":  # an rpm cannot be unpacked without installing more
+    if not sources:
         return []
     found = manager.find_cached(sources, plan.state.index)
     found.update((key, item["path"]) for key, item in manager.store.index().items() if key in sources.items())

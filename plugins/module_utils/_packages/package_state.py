@@ -72,6 +72,7 @@ class State:
     workloads: Optional[Tuple[Dict[str, Any], ...]] = ()
     streams: Tuple[str, ...] = ()  # of the table's dnf module
     enabled_stream: Optional[str] = None
+    lock_package: Optional[str] = None  # what the first hold installs
     hold_problem: Optional[Tuple[str, str]] = None  # (why a hold would hold nothing, next step)
     unattended_file: Optional[str] = None
     texts: Dict[str, Optional[str]] = dataclasses.field(default_factory=dict)  # by path: the pin file and such

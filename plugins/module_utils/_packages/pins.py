@@ -111,12 +111,10 @@ def render_automatic(text: str, exclude: bool = True, patterns: tuple[str, ...] 
             base = number if section == "base" else base
         elif section == "base" and re.match(r"^\s*exclude(pkgs)?\s*=", line):
             at = number
-    others = (
-        [word for word in re.split(r"[,\s]+", lines[at].split("=", 1)[1]) if word and word not in patterns]
-        if at is not None
-        else []
-    )
-    wanted = others + (list(patterns) if exclude else [])
+    words = [word for word in re.split(r"[,\s]+", lines[at].split("=", 1)[1]) if word] if at is not None else []
+    # In their order, as kernel and driver are excluded in the same line by two tasks.
+    wanted = [word for word in words if exclude or word not in patterns]
+    wanted += [word for word in patterns if exclude and word not in words]
     new = "excludepkgs = %s" % ", ".join(wanted) if wanted else None
     if at is not None:
         lines[at : at + 1] = [new] if new else []

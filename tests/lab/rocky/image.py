@@ -91,7 +91,7 @@ early_microcode="no"
 do_strip="no"
 """
 INSTALLED = tuple(
-    package.name
+    f"{package.name}-{package.version}-{package.release}"
     for package in (packages.RELEASE_PACKAGE, *packages.USERLAND, *packages.BOOT)
     if package.name != "kernel-headers"
 )

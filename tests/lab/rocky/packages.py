@@ -144,6 +144,8 @@ USERLAND = (
     identify("elfutils-libelf", "0.191", "4.el9"),
     identify("kernel-headers", *KERNELS[0].split("-", 1)),
 )
+# What an update of everything brings beside a kernel and a driver.
+UPDATES = (identify("openssh-server", "8.7p1", "45.el9"), identify("kernel-headers", *KERNELS[1].split("-", 1)))
 
 GRUBBY = """\
 #!/bin/sh

@@ -184,8 +184,7 @@ def build_all(root: Path, directory: Path) -> None:
             shared.parent.mkdir(parents=True, exist_ok=True)
             shared.symlink_to(root / path.lstrip("/"))
         base = [packages.RELEASE_PACKAGE, *packages.USERLAND, *packages.BOOT, *packages.DNF_PARTS]
-        headers = packages.identify("kernel-headers", *packages.KERNELS[1].split("-", 1))
-        build("baseos", [*base, headers, *kernels], staging, directory / "baseos")
+        build("baseos", [*base, *packages.UPDATES, *kernels], staging, directory / "baseos")
         build("epel", [dkms], staging, directory / "epel")
         streams = packages.list_streams([*packages.DRIVERS, packages.BROKEN_DRIVER])
         build("cuda", drivers, staging, directory / "cuda", packages.write_modules(streams))

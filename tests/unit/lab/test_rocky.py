@@ -23,6 +23,7 @@ KERNEL = packages.KERNELS[0]
 EVERYTHING = [
     packages.RELEASE_PACKAGE,
     *packages.USERLAND,
+    *packages.UPDATES,
     *packages.BOOT,
     *packages.DNF_PARTS,
     packages.make_dkms("3.0.10", {}),

@@ -30,6 +30,7 @@ REAL = (
     "plugins/action/node_services.py",
     "plugins/action/node_state.py",
     "plugins/action/nvidia_ctk.py",
+    "plugins/action/package_hold.py",
     "plugins/action/repository_key.py",
     "plugins/action/driver_audit.py",
     "plugins/action/playbook_variables.py",

@@ -181,12 +181,3 @@ def test_packages_and_port_follow_the_protocol(given, packages, port):
     role = Role("gpu_log_shipping", gpu_log_shipping_host="logs", **given)
     assert role["__gpu_log_shipping_packages"] == packages
     assert 'port="%d"' % port in role.render("rsyslog.conf.j2")
-
-
-@pytest.mark.parametrize(
-    ("distribution", "manager"),
-    [("Debian", "apt"), ("Ubuntu", "apt"), ("RedHat", "dnf"), ("Rocky", "dnf"), ("openSUSE Leap", "")],
-)
-def test_package_manager_follows_the_system_and_others_have_none(distribution, manager):
-    role = Role("gpu_log_shipping", ansible_facts={"distribution": distribution})
-    assert role["__gpu_log_shipping_manager"] == manager

@@ -25,7 +25,8 @@ base = course._base
 dcgm, exporter, case = packages_apt.dcgm, packages_apt.exporter, packages_apt.case
 P, OLD, NEW, EXPORTER = packages_apt.P, packages_apt.OLD, packages_apt.NEW, packages_apt.EXPORTER
 R580, R535 = packages_apt.R580, packages_apt.R535
-LOCKS = "/etc/dnf/plugins/versionlock.list"
+LOCKS = "/etc/dnf/locks"  # not where the plugin has them by default
+PLUGIN = "/etc/dnf/plugins/versionlock.conf"
 
 
 class Node(course.Node):
@@ -33,10 +34,12 @@ class Node(course.Node):
 
     def __init__(self, base):
         super().__init__(base, "rocky")
+        (self.path("/etc/os-release")).unlink()
+        (self.path("/etc/os-release")).write_text("ID=rocky\nVERSION_ID=9.6\n")
         (self.path("/etc/rpm")).mkdir(exist_ok=True)
         (self.path("/etc/rpm") / "macros").write_text("%_dbpath /var/lib/rpm\n")
         (self.path("/etc/dnf") / "plugins").mkdir()
-        (self.path("/etc/dnf/plugins") / "versionlock.conf").write_text("[main]\nenabled = 1\nlocklist = %s\n" % LOCKS)
+        self.path(PLUGIN).write_text("[main]\nenabled = 1\nlocklist = %s\n" % LOCKS)
         self.path(LOCKS).write_text("")
         (self.path("/etc/dnf") / "dnf.conf").write_text("[main]\ngpgcheck=0\nmodule_platform_id=platform:el9\n")
         (self.path("/etc/yum.repos.d") / "lab.repo").write_text(
@@ -68,7 +71,6 @@ def _node(base):
         stubs.package("nvidia-driver-cuda-libs", "3:590.44.01-1"),
         stubs.package(EXPORTER, "4.8.2-1"),
         stubs.package("datacenter-gpu-manager", "1:3.3.9-1"),
-        stubs.package("python3-dnf-plugin-versionlock", "4.3.0-1"),
     ]
     repositories.build_rpms(found, directory)
     repositories.call(["createrepo_c", "--quiet", str(directory)])
@@ -81,8 +83,7 @@ def test_dcgm_4_in_the_place_of_dcgm_3_with_dnf(node):
     done = node.play([*before, dcgm(R580, nvidia_dcgm_version="4.4.1"), exporter()])
     assert done.rc == 0, done.output
     wanted = dict.fromkeys((P + "core", P + "cuda13", P + "proprietary", P + "proprietary-cuda13"), OLD)
-    others = {EXPORTER: "4.8.2-1", "python3-dnf-plugin-versionlock": "4.3.0-1"}
-    assert node.packages() == (dict(wanted, **others), {"%s-%s.*" % (name, OLD) for name in wanted})
+    assert node.packages() == (dict(wanted, **{EXPORTER: "4.8.2-1"}), {"%s-%s.*" % (name, OLD) for name in wanted})
     assert (node.base / "mark").exists()
 
     cases = [
@@ -105,3 +106,13 @@ def test_dcgm_4_in_the_place_of_dcgm_3_with_dnf(node):
     assert newer.rc == 0, newer.output
     assert {name: node.packages()[0][name] for name in wanted} == dict.fromkeys(wanted, NEW)
     assert node.packages()[1] == {"%s-%s.*" % (name, NEW) for name in wanted}
+
+
+def test_locks_that_dnf_does_not_read_are_refused_before_anything_is_installed(node):
+    node.path(PLUGIN).write_text("[main]\nenabled = 0\nlocklist = %s\n" % LOCKS)
+    refused = node.play([dcgm(R580, nvidia_dcgm_version="4.4.1")])
+    assert refused.rc != 0 and PLUGIN in refused.words
+    assert node.packages() == ({}, set())
+    free = node.play([dcgm(R580, nvidia_dcgm_version="4.4.1", nvidia_dcgm_hold=False)])
+    assert free.rc == 0, free.output
+    assert P + "core" in node.packages()[0] and node.packages()[1] == set()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, dnf_output
 
 # dnf 4.14, with skip_if_unavailable=1 for a repository that does not answer.
 LEFT_OUT = """\
@@ -48,3 +48,44 @@ def test_repository_that_is_left_out_fails_no_download():
 def test_repository_that_is_left_out_fails_no_simulation():
     runner = manager(LEFT_OUT)
     assert runner.ask(["thing-1-1.el9"], "install", ()) == "Complete!\n"
+
+
+@pytest.mark.parametrize(
+    ("err", "is_whole"),
+    [
+        ("error: rpmdbNextIterator: skipping h#     412 (rpmdb open failed)\n", False),
+        ("warning: Found bdb_ro Packages database while attempting sqlite backend\n", True),
+        ("", True),
+    ],
+)
+def test_rpm_that_leaves_packages_out_is_an_error(err, is_whole):
+    if is_whole:
+        assert manager(err).list_installed() == {}
+        return
+    with pytest.raises(dnf.DnfError) as caught:
+        manager(err).list_installed()
+    assert err.strip() in str(caught.value)
+
+
+A, B = "thing-1-1.el9", "other-3:2-1.el9"
+
+
+@pytest.mark.parametrize(
+    ("offers", "answers", "silent"),
+    [
+        ({A: {"one"}}, {"one": ({A: {"one"}}, "")}, []),
+        ({A: {"one"}}, {"one": ({}, "gone")}, [("one", "thing", "1-1.el9", "gone")]),
+        ({A: {"one", "two"}}, {"one": ({}, "gone"), "two": ({A: {"two"}}, "")}, []),
+        ({A: {"one", "two"}}, {"one": ({}, "gone"), "two": ({}, "off")}, [("one", "thing", "1-1.el9", "gone")]),
+        ({A: {"one"}, B: {"one"}}, {"one": ({A: {"one"}}, "lost")}, [("one", "other", "3:2-1.el9", "lost")]),
+        (
+            {A: {"two"}, B: {"one"}},
+            {"one": ({}, "gone"), "two": ({}, "off")},
+            [("one", "other", "3:2-1.el9", "gone"), ("two", "thing", "1-1.el9", "off")],
+        ),
+        ({}, {}, []),  # kept on the node, or of no repository: another refusal's
+    ],
+)
+def test_repository_is_silent_if_no_other_has_the_package(offers, answers, silent):
+    found = dnf_output.find_silent([A, B], offers, answers)
+    assert [(item["mirror"], item["package"], item["version"], item["why"]) for item in found] == silent

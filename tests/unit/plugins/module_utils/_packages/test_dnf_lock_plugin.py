@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, package_act
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.kernel_packages import KernelPackages
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_plan import Plan
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
 
 PLUGIN = "python3-dnf-plugin-versionlock"
+INSTALLS = "install " + PLUGIN
 
 
 class Machine:
@@ -66,6 +70,49 @@ def test_lifting_a_hold_installs_nothing(tmp_path):
     machine = Machine(tmp_path)
     manager(machine).mark("unhold", ["kernel-core"])
     assert machine.installs() == []
+
+
+@pytest.mark.parametrize("is_acting", [False, True])
+def test_first_hold_of_the_kernel_reports_that_it_installs_the_plugin(tmp_path, is_acting):
+    machine = Machine(tmp_path)
+    params = {"patterns": ["kernel-core"], "state": "held", "exclude_unattended": False}
+    task = KernelPackages(params, manager(machine), machine, str(tmp_path))
+    for expected in (
+        [INSTALLS, "hold kernel-core"],
+        ["hold kernel-core"] if is_acting else [INSTALLS, "hold kernel-core"],
+    ):
+        task.actions = []
+        task.mark("hold", ["kernel-core"], is_acting)
+        assert task.actions == expected
+    assert len(machine.installs()) == int(is_acting)
+
+
+def test_first_hold_of_the_driver_reports_that_it_installs_the_plugin(tmp_path):
+    machine = Machine(tmp_path)
+    state = State("dnf", lock_package=manager(machine).find_lock_package())
+    foreseen = package_act.foresee_actions(Plan(state, Wish(state="present"), hold=("nvidia-modprobe",)))
+    assert foreseen == [INSTALLS, "hold nvidia-modprobe"]
+    assert package_act.foresee_actions(Plan(state, Wish(state="present"), lift=("nvidia-modprobe",))) == [
+        "lift the hold of nvidia-modprobe"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "is_read"),
+    [
+        ("etc/dnf/plugins/versionlock.conf", "[main]\nenabled = 1\n", True),
+        ("etc/dnf/plugins/versionlock.conf", "[main]\nenabled = 0\n", False),
+        ("etc/dnf/plugins/versionlock.conf", "[main]\nenabled=Off\n", False),
+        ("etc/dnf/dnf.conf", "[main]\nplugins=1\n", True),
+        ("etc/dnf/dnf.conf", "[main]\nplugins=False\n", False),
+    ],
+)
+def test_locks_that_dnf_does_not_read_are_a_problem(tmp_path, path, text, is_read):
+    machine = Machine(tmp_path)
+    manager(machine).install_lock_plugin()
+    (tmp_path / path).write_text(text)
+    problem = manager(machine).hold_problem()
+    assert problem is None if is_read else str(path) in problem[1]
 
 
 def test_plugin_that_did_not_come_is_an_error_and_no_lock_is_written(tmp_path):

@@ -328,7 +328,8 @@ def test_downloads_are_kept_and_counted_once_and_the_way_back_too(served):
     """Before the change the archives of the new set; and those of the set that is there."""
     plan = change(served, version="575.57.08", state="downloaded").plan()
     assert plan.download_bytes > 0 and plan.disk["/var/cache/dnf"] == plan.download_bytes and plan.refusals == ()
-    run(served, version="575.57.08", state="downloaded")
+    ahead = run(served, version="575.57.08", state="downloaded")
+    assert plan.resolved["module_archives"] is ahead.resolved["module_archives"] is None
     assert versions(served) == {} and change(served, version="575.57.08").plan().download_bytes == 0
     run(served, version="575.57.08")
     again = change(served, version="575.57.08", state="downloaded")

@@ -73,7 +73,7 @@ class Manager:
     """What the tasks ask of apt, and what they do to it."""
 
     name = "apt"
-    hold_problem = staticmethod(lambda: None)
+    hold_problem = find_lock_package = staticmethod(lambda: None)
     arguments, word, kept = Apt.arguments, Apt.word, {}
     unattended_file = None
     deferred_dkms_options = staticmethod(lambda: ["deferred"])

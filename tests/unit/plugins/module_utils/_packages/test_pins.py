@@ -27,7 +27,7 @@ CONF = "[commands]\nupgrade_type = security\nexcludepkgs = not, this, one\n\n[ba
         (CONF, False, CONF),
         (CONF, True, CONF.replace("[base]\n", "[base]\nexcludepkgs = a*, b\n")),
         ("[base]\nexcludepkgs = mine, a*\n", True, "[base]\nexcludepkgs = mine, a*, b\n"),
-        ("[base]\nexclude=mine b\n", True, "[base]\nexcludepkgs = mine, a*, b\n"),
+        ("[base]\nexclude=mine b\n", True, "[base]\nexcludepkgs = mine, b, a*\n"),
         ("[base]\nexcludepkgs = mine, a*, b\n", False, "[base]\nexcludepkgs = mine\n"),
         ("[base]\nexcludepkgs = a*, b\nx = 1\n", False, "[base]\nx = 1\n"),
     ],
@@ -35,6 +35,14 @@ CONF = "[commands]\nupgrade_type = security\nexcludepkgs = not, this, one\n\n[ba
 def test_exclusions_of_dnf_automatic(text, exclude, expected):
     assert pins.render_automatic(text, exclude, ("a*", "b")) == expected
     assert pins.render_automatic(expected, exclude, ("a*", "b")) == expected
+
+
+def test_kernel_and_driver_are_excluded_in_one_line_that_no_further_run_changes():
+    kernel = pins.render_automatic(CONF, True, ("kernel*",))
+    both = pins.render_automatic(kernel)
+    assert pins.render_automatic(both, True, ("kernel*",)) == both
+    assert pins.render_automatic(both) == both
+    assert pins.render_automatic(both, False) == kernel
 
 
 def test_every_package_of_the_set_is_excluded():

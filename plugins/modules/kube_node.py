@@ -21,7 +21,8 @@ description:
     again until none is left. A pod that a disruption budget or an admission webhook keeps is tried again until
     O(timeout_s) is over. Then the task fails and names the pods and budgets. The node stays unschedulable.
   - With V(cordoned), V(drained) and V(resumed) an API server that is away is asked again until O(timeout_s) is over.
-    With V(read) and V(present) the task fails.
+    Away is one that does not answer, or answers 408, 429 or 5xx, or 401 after it took the credentials before. With
+    V(read) and V(present) the task fails.
   - With O(state=resumed) a mark with our O(token) is lifted and what was found before is put back. A node that was
     unschedulable before it was drained stays so. A node without our mark is left as it is. It is lifted once the
     cluster has the GPUs of the node (O(expected_gpus)).

@@ -234,10 +234,12 @@ def _render_alert(alert: dict, rule: dict, fill: Callable[[str], str]) -> list[s
     lines.append("- Severity: %s, %s." % (alert["severity"], SEVERITIES[alert["severity"]]))
     if alert.get("for"):
         lines.append("- Fires when the condition has held for %d s." % alert["for"])
-    if alert.get("keep"):
-        lines.append(
-            "- Keeps firing for %s after its end: at most one notification in that time." % rule["keep_firing_for"]
-        )
+    kept = rule.get("keep_firing_for")
+    lines.append(
+        "- Keeps firing for %s after its end: at most one notification in that time." % kept
+        if kept
+        else "- Ends with its condition, and is told of a node once an hour at most."
+    )
     lines += ["- Found: %s." % text("found"), "- Expected: %s." % text("expected")]
     lines.append("- Likely cause: %s" % alert["cause"].strip())
     if alert["scope"] in ("gpu", "node", "service"):

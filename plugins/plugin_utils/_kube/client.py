@@ -21,7 +21,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as 
 CONNECT_S = 10
 TRIES = 3  # of a request that may be repeated
 BACKOFF_S = 1
-BUSY = (429, 500, 502, 503, 504)
+# Retry-worthy by RFC 9110: 408 is also what a proxy answers when the server behind it takes too long.
+BUSY = (408, 429, 500, 502, 503, 504)
 MERGE = "application/merge-patch+json"
 Node = dict[str, Any]
 
@@ -56,7 +57,7 @@ class ApiError(KubeError):
     def __init__(self, message: str, status: int, answer: Any = None) -> None:
         super().__init__(message)
         self.status = status
-        self.passing = status == 429 or status >= 500
+        self.passing = status in BUSY or status >= 500
         self.answer = answer if isinstance(answer, dict) else {}
         found = (self.answer.get("details") or {}).get("causes") or []
         self.causes = [str(cause.get("message") or "") for cause in found]

@@ -16,12 +16,17 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client im
 Entry = dict[str, Any]  # of describe_pod()
 
 # How the names of resources begin by which pods get GPUs. Device plugins are many (HAMi, volcano, gpushare, those of
-# clouds), and what they give is called a GPU by nearly all. Others below nvidia.com/ are of networks.
+# clouds), and what they give is called a GPU by nearly all, or by its model below nvidia.com/, where others are of
+# networks.
+_MODELS = (
+    "a2|a10g?|a16|a30x?|a40|a100x?|a800|b100|b200|b300|gb200|gb300|gh200|h20|h100|h200|h800|k80|l4|l20|l40s?|p40|p100|"
+    "t4g?|v100s?|rtx[0-9]*|tesla|geforce|quadro|titan"
+)
 GPU_RESOURCES = re.compile(
     "|".join(
         (
             r"(?!amd\.com/|(?:[a-z]+\.)?intel\.com/)[a-z0-9.-]+/.*gpu",
-            r"nvidia\.com/(?:mig-|[A-Z])",
+            r"nvidia\.com/(?:mig-|[A-Z]|(?:[a-z0-9]+[-._])*(?:%s)(?:[-._]|\Z))" % _MODELS,
             r"deviceclass\.resource\.kubernetes\.io/",
             r"tencent\.com/vcuda",
             r"elasticgpu\.(?:io|com)/",

@@ -56,6 +56,7 @@ class Session:
         self.after: Node | None = None
         self.until: float | None = None  # for how long a server that is away is asked again
         self.began: float | None = None  # when it began to wait
+        self.is_authenticated = False  # whether the server took the credentials
         self.waits: dict[str, float] = {}  # step: how long to wait before its next look
         self.keys = {"labels": set(), "annotations": {ownership.MARK}}
         self.result: dict[str, Any] = {
@@ -73,11 +74,23 @@ class Session:
         """Return the answer to a request that may be repeated; the server may be away until the time is over."""
         while True:
             try:
-                return request(*words)
+                answer = request(*words)
             except KubeError as exc:
-                if not exc.passing or self.until is None or self.clock() >= self.until:
+                if not self._may_pass(exc) or self.until is None or self.clock() >= self.until:
                     raise
+            else:
+                self.is_authenticated = True
+                return answer
             self.pace("away", self.until)
+
+    def _may_pass(self, exc: KubeError) -> bool:
+        """Tell if a request may succeed in a moment.
+
+        401 is also the answer of a server whose authenticator fails, such as one that asks a webhook or etcd which is
+        away (WithAuthentication, k8s.io/apiserver/pkg/endpoints/filters/authentication.go): credentials that were taken
+        before are tried again.
+        """
+        return exc.passing or self.is_authenticated and getattr(exc, "status", 0) == 401
 
     def pace(self, step: str, deadline: float) -> None:
         """Sleep before the next look of a step, a little longer each time."""
@@ -194,7 +207,7 @@ class Session:
         # Gone, or another pod of that name: this one is gone. Or its namespace is being removed, and the pod with it.
         if status in (404, 409) or status == 403 and _TERMINATED_NAMESPACE in exc.reasons:
             return None, 0
-        if exc.passing:
+        if self._may_pass(exc):
             return pods.make_blocker(entry, "server_error", said), 5
         if status == 403 and self.ask(self.api.is_allowed, EVICTS):
             return pods.make_blocker(entry, "denied", said), DENIED_S

@@ -3,19 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The configuration of Alertmanager: who is told what, in which groups, and what holds what back. Pure.
 
-A group is what one notification tells: a node, a rack, or an alert of the whole fleet. Nodes and racks that are lost
-have groups of their own, which notify again after an hour at the earliest: they must not stay after their end, as other
-alerts that come and go do, since they hold others back.
+A group is what one notification tells: a node, a rack, or an alert of the whole fleet. An alert that comes and goes
+notifies once an hour at most: it stays for an hour after its end. An alert that holds others back, is held back, or
+ends with a drain, must not stay: it would hold back what is new, be told when the other one ends, or stay beside a
+repair. Such alerts have a group for each node, which notifies again after an hour at the earliest.
 """
 
 from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring.catalog import MonitoringError
 
 NONE = "gpufleet-none"
-LOST = ("NodeUnreachable", "RackLost")
 HOT = ("GpuHot", "GpuThermalMarginLow", "GpuMemoryHot", "GpuThrottledThermal")
 GROUPS = {
     "gpu|node|service": ["environment", "rack", "node"],
@@ -77,12 +78,14 @@ def config(
                 "gpu_monitoring_receiver_%s is %r; expected one of gpu_monitoring_receivers: %s."
                 % (option, name, ", ".join(known) or "none is given")
             )
-    lost = {
-        "matchers": ['alertname=~"%s"' % "|".join(LOST)],
+    hourly = {
+        "matchers": [
+            'alertname=~"%s"' % "|".join(alert["id"] for alert in catalog.alerts() if not alert.get("keep", True))
+        ],
         "group_by": ["environment", "rack", "node", "alertname"],
         "group_interval": "1h",
-        "repeat_interval": "4h",
-        "receiver": page,
+        "receiver": ticket,
+        "routes": by_severity(page, ticket, info),
     }
     scopes = [
         {
@@ -100,7 +103,7 @@ def config(
             "group_wait": "30s",
             "group_interval": "5m",
             "repeat_interval": "24h",
-            "routes": [{"matchers": ['source="gpufleet"'], "receiver": ticket, "routes": [lost, *scopes]}],
+            "routes": [{"matchers": ['source="gpufleet"'], "receiver": ticket, "routes": [hourly, *scopes]}],
         },
         "inhibit_rules": [
             {"source_matchers": list(source), "target_matchers": list(target), "equal": list(equal)}

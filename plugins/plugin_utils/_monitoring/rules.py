@@ -5,9 +5,9 @@
 
 An alert has these fields: id; scope (gpu, node, service, rack, fleet), by which it is grouped and held back; severity
 (page, ticket, info); for, in seconds; expr; summary; found, expected and next, which make the description; cause,
-look (commands) and look_at (what no command shows), for its page; keep, for one that comes and goes; drained: speaks,
-for one that is heard from a node that this collection keeps out of service; and playbook, the one that repairs what it
-tells of, for the rulebook.
+look (commands) and look_at (what no command shows), for its page; keep: false, for one that ends with its condition and
+not an hour later (routes.py); drained: speaks, for one that is heard from a node that this collection keeps out of
+service; and playbook, the one that repairs what it tells of, for the rulebook.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def alert_rule(alert: t.Dict[str, t.Any], thresholds: Thresholds, base: str = RU
     rule: Rule = {"alert": alert["id"], "expr": expr}
     if alert.get("for"):
         rule["for"] = "%ds" % alert["for"]
-    if alert.get("keep"):
+    if alert.get("keep", True):
         rule["keep_firing_for"] = "%ds" % thresholds["flap_memory"]["value"]
     rule["labels"] = {
         "severity": alert["severity"],

@@ -90,7 +90,7 @@ PLAY = """
       register: found
     - name: Tell
       ansible.builtin.debug:
-        msg: "owner={{ found.ownership.owner }} drained={{ found.drained }}"
+        msg: "owner={{ found.mark.owner }} drained={{ found.drained }}"
 """
 
 

@@ -247,6 +247,19 @@ def test_a_sick_node_is_recovered_by_what_its_verdict_asks_for_or_put_in_quarant
     assert "a3 is in quarantine since " + kept["time"] in again.text and marker(fleet, "a3") == kept
 
 
+def test_a_node_without_a_scheduler_is_silent_from_its_recovery_until_it_serves(fleet):
+    """Alerts are silent for a node that has the record of a drain. A reboot helps a2, and not a1."""
+    fleet.add("a1", faults=[dict(XID, until="never")])
+    fleet.add("a2", faults=[XID])
+    kept = [fleet.nodes / name / "state" / "drain.json" for name in ("a1", "a2")]
+    done = fleet.run("recover_gpu", recover_gpu_hosts="a1,a2")
+    assert done.rc == 2 and [fleet.read(name)["boots"] for name in ("a1", "a2")] == [1, 1], done.output[-2000:]
+    assert json.loads(kept[0].read_text())["token"] == "recover" and not kept[1].exists()
+    fleet.change("a1", faults=[])
+    back = fleet.run("return_to_service", return_to_service_hosts="a1", return_to_service_new_baseline=True)
+    assert back.rc == 0 and marker(fleet, "a1") is None and not kept[0].exists(), back.output[-2000:]
+
+
 def test_what_a_recovery_destroys_and_the_record_of_a_quarantine_are_on_the_artifact_host(fleet):
     """A reboot does not help a1, so that it ends in quarantine."""
     fleet.add("a1", faults=[dict(XID, until="never")])

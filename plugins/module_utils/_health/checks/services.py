@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..._node.units import WATCHED
+from ..._node.units import TIMED, WATCHED
 from .. import model, nodefacts
 from ..nodefacts import Checks
 
@@ -89,6 +89,8 @@ def check_unit(name, now, old, compare) -> dict | None:
             "restart_service",
             source,
         )
+    if name in TIMED and now["active"] in ("activating", "deactivating"):
+        return checks.good(format_state(now), expected, source)
     if now["active"] in ("activating", "deactivating", "maintenance"):
         return checks.unknown(
             format_state(now),

@@ -266,7 +266,9 @@ def test_success_that_is_no_object_is_a_server_that_is_away(api, server, answer)
     assert caught.value.passing
 
 
-@pytest.mark.parametrize(("status", "passing"), [(401, False), (403, False), (422, False), (429, True), (503, True)])
+@pytest.mark.parametrize(
+    ("status", "passing"), [(401, False), (403, False), (408, True), (422, False), (429, True), (503, True)]
+)
 def test_refusal_that_may_be_different_in_a_moment(api, server, status, passing):
     server.answers = [(status, {"message": "no"})]
     with pytest.raises(ApiError) as caught:

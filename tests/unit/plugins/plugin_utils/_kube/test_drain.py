@@ -144,7 +144,7 @@ def away(
     return api
 
 
-@pytest.mark.parametrize("error", [None, refusal(429), refusal(500), refusal(502), refusal(503), refusal(504)])
+@pytest.mark.parametrize("error", [None, *map(refusal, (401, 408, 429, 500, 502, 503, 504))])
 def test_drain_outlives_a_server_that_is_away(error):
     api = away(
         cluster([pod("a", gpus=1), OPERAND], {"a": [budget("train")] * 4 + [None]}, labels=DEPLOY), 1, 50, error=error
@@ -187,13 +187,21 @@ def test_reading_without_a_timeout_fails_at_once(ask):
     assert api.clock.now == 1000
 
 
-def test_refusal_at_first_is_not_waited_for():
-    api = away(cluster([]), 0, 40, error=KubeError("no such node"))
+@pytest.mark.parametrize("error", [KubeError("no such node"), refusal(401)])
+def test_refusal_at_first_is_not_waited_for(error):
+    api = away(cluster([]), 0, 40, error=error)
     assert "msg" in drain(api) and api.clock.now == 1000
 
 
-def test_eviction_without_an_answer_is_tried_again():
-    api = away(cluster([pod("a", gpus=1), pod("b", gpus=1)]), 0, 20, names=["evict"])
+def test_credentials_that_stay_refused_end_the_drain_at_its_timeout():
+    api = away(cluster([pod("a", gpus=1)], {"a": [budget("train")]}), 5, 9999, error=refusal(401))
+    found = drain(api, timeout_s=120)
+    assert not found["drained"] and "401" in found["msg"] and 120 <= found["waited_s"] < 135
+
+
+@pytest.mark.parametrize("error", [None, refusal(401), refusal(408)])
+def test_eviction_without_an_answer_is_tried_again(error):
+    api = away(cluster([pod("a", gpus=1), pod("b", gpus=1)]), 0, 20, names=["evict"], error=error)
     found = drain(api)
     assert found["drained"] and sorted(each["pod"] for each in found["evicted"]) == ["a", "b"]
 
@@ -225,7 +233,7 @@ def test_denial_of_an_admission_webhook_keeps_that_pod_alone(answer):
     assert drain(api)["drained"]
 
 
-@pytest.mark.parametrize("answer", [refusal(401), refusal(403, "cannot create resource"), refusal(400), refusal(422)])
+@pytest.mark.parametrize("answer", [refusal(403, "cannot create resource"), refusal(400), refusal(422)])
 def test_refusal_that_is_no_pods_ends_the_drain(answer):
     api = cluster([pod("a", gpus=1)], {"a": [answer]}, [])
     allowed = api.is_allowed

@@ -38,7 +38,10 @@ def with_status(name, **status):
         (pod("zero", containers=[{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "0"}}}]), False),
         (pod("other-vendor", containers=[container(1, "amd.com/gpu")]), False),
         (pod("another-vendor", containers=[container(1, "gpu.intel.com/i915")]), False),
-        (pod("network", containers=[container(1, "nvidia.com/hostdev")]), False),
+        *(
+            (pod("network", containers=[container(1, "nvidia.com/" + name)]), False)
+            for name in ("hostdev", "mlnxnics", "cx7_sriov", "rdma_shared_device_a1", "bf3-p0", "sriov_rdma_vf", "l2")
+        ),
         (pod("rdma", containers=[container(1, "rdma/hca_shared_devices_a")]), False),
         (pod("batch", containers=[container(1, "volcano.sh/job")]), False),
         *(
@@ -49,6 +52,10 @@ def with_status(name, **status):
                 "nvidia.com/shared-gpu",
                 "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
                 "nvidia.com/GA102GL_A10",
+                "nvidia.com/a100-80gb",
+                "nvidia.com/h100",
+                "nvidia.com/tesla-t4",
+                "nvidia.com/rtx-pro-6000.shared",
                 "nvidia.com/mig-1g.24gb-me",
                 "volcano.sh/vgpu-number",
                 "volcano.sh/gpu-memory",

@@ -320,7 +320,8 @@ def test_application_xids_never_page():
 
 def test_what_holds_others_back_ends_at_once():
     """A node that has come back must not stay silent for the memory of its own alert."""
-    assert not any("keep_firing_for" in RENDERED[name] for name in ("NodeUnreachable", "RackLost"))
+    ends = ("NodeUnreachable", "RackLost", "GpuFallenOffBus", "GpuNvmlSilent")
+    assert not any("keep_firing_for" in RENDERED[name] for name in ends)
     assert ALERTS["RackLost"]["for"] < ALERTS["NodeUnreachable"]["for"]
 
 

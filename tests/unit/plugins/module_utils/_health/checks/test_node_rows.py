@@ -262,6 +262,22 @@ def test_a_unit(now, old, expected):
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
+        (unit(active="activating", sub="start"), "pass"),
+        (unit(active="deactivating", sub="stop-sigterm"), "pass"),
+        (unit(active="activating", sub="auto-restart"), "fail"),
+        (unit(active="failed"), "fail"),
+    ],
+)
+@pytest.mark.parametrize("old", [unit(active="inactive"), unit(active="activating", sub="start"), NOT_INSTALLED])
+def test_unit_that_a_timer_of_this_collection_starts_each_minute(now, old, expected):
+    name = "gpufleet-textfile.service"
+    answer = judge("node.units", {("system", "units", name): now}, {("system", "units", name): old})
+    assert of_entity(answer, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
         (RUNNING, "pass"),
         (unit(active="inactive"), "pass"),
         (unit(active="failed"), "fail"),

@@ -13,5 +13,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 version=$(sed -n 's/^version: //p' "$root/galaxy.yml")
 export GPUFLEET_COLLECTIONS=$root/.lab/released
 rm -rf "$GPUFLEET_COLLECTIONS"
-ansible-galaxy collection install --collections-path "$GPUFLEET_COLLECTIONS" "$root/.lab/build/gpufleet-lifecycle-$version.tar.gz"
+# ansible.cfg names the checkout, and a collection that is found is not installed.
+ANSIBLE_COLLECTIONS_PATH=$GPUFLEET_COLLECTIONS ansible-galaxy collection install \
+    "$root/.lab/build/gpufleet-lifecycle-$version.tar.gz"
 exec "$@"

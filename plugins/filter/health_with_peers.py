@@ -38,8 +38,8 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 _value:
-  description: The verdict, as RV(gpufleet.lifecycle.gpu_health#module:health), and C(reason), the message of the finding
-    that explains the others or is the most severe, with its next step. Empty if the result has none.
+  description: The verdict, as RV(gpufleet.lifecycle.gpu_health#module:health), and C(reason), the message of the
+    finding that explains the others or is the most severe, with its next step. Empty if the result has none.
   type: dict
 """
 

@@ -175,12 +175,13 @@ full-site:
 	@$(PART) site 30 $(NOX) -s site -- python -m tests.tools.website
 
 .PHONY: test-sanity
-test-sanity: ## what the oldest ansible-core's sanity tests read differently, and imports on the oldest Pythons
+test-sanity: ## ansible-test sanity on ansible-core 2.18 and 2.19 (`make test` has the newest), and imports on the oldest Pythons
 	@tests/tools/test.sh full-sanity
 .PHONY: full-sanity
 full-sanity:
 	@$(PART) sanity-core218 45 $(call IN,core218) bash -c 'python -m tests.tools.sanity --test compile --test import --python 3.8 \
-		&& python -m tests.tools.sanity --test ansible-doc --test validate-modules'
+		&& python -m tests.tools.sanity --skip-test compile --skip-test import'
+	@$(PART) sanity-core219 45 $(call IN,main) python -m tests.tools.sanity --skip-test compile --skip-test import
 	@$(PART) sanity-pythons 45 $(call IN,newest) bash -c 'python -m tests.tools.sanity --test compile --test import --python 3.9'
 
 .PHONY: test-bench
@@ -191,12 +192,14 @@ full-bench:
 	@$(PART) bench-gpu-info 30 $(call IN,main) python3 -m tests.bench.gpu_info
 
 .PHONY: test-release
-test-release: ## what is released: a licence for every file, and the tarball installed from its file into an empty home
+test-release: setup ## what is released: a licence for every file, Galaxy's importer, and the tarball installed from its file into an empty home, and used for the demo
 	@tests/tools/test.sh full-release
 .PHONY: full-release
 full-release: build
 	@$(PART) licences 10 $(NOX) -s release -- reuse --root . lint
+	@$(PART) importer 30 $(NOX) -s importer -- tests/tools/importer.sh
 	@$(PART) newcomer 30 tests/tools/newcomer.sh
+	@GPUFLEET_LAB_ID=$$($(UNUSED_LAB)) $(PART) demo-tarball 60 $(MAIN) tests/tools/released.sh python3 -m tests.lab demo --few
 
 # --- Looking for what no test knows yet ------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ PYTHONS = {
     "ee": ("3.12", "3.11", "3.13"),
     "awx": CONTROLLER,
     "release": CONTROLLER,
+    "importer": CONTROLLER,
 }
 
 

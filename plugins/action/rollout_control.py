@@ -102,7 +102,7 @@ class ActionModule(RolloutAction):
             raise owner.OwnerError(
                 "Rollout %s was planned for several controllers, and none of them holds a lock on it. A member that is "
                 "gone keeps its hosts for %d s after its last heartbeat: run its job again then. To keep further "
-                "nodes from starting, use rollout_verb=pause or stop." % (rollout_id, members.LEASE_S)
+                "nodes from starting, use rollout_verb=pause or stop." % (rollout_id, owner.LEASE_S)
             )
         now = transaction.clock()
         why = owner.explain_refusal(rollout_id, found, [], True, now, break_lock=True)

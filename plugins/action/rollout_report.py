@@ -63,7 +63,9 @@ class ActionModule(RolloutAction):
                 doc, hosts, gone, task_vars.get("inventory_hostname"), self.describe_verdict(ledger, doc), part
             )
         else:
-            result["table"] = formats.render_summary(doc, ledger.path(publish.NAMES["html"]))
+            # At the end of a run each reason was printed in full when its node failed.
+            length = report.REFERENCE if arguments["between_jobs"] else report.REASON
+            result["table"] = formats.render_summary(doc, ledger.path(publish.NAMES["html"]), length)
             for line in result["table"]:
                 self.say(line)
         if arguments["dest"] and not self.check:

@@ -22,10 +22,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 RESCUE_PATIENCE_S = 30.0  # for a ledger that does not answer while a failed node is put back
 
 
-def words(arguments) -> str:
-    """Return the line to print."""
+def words(arguments, told="") -> str:
+    """Return the line to print. TOLD: the failure of the node that was printed before, which is not repeated."""
     if arguments["state"]:
-        return "%s%s" % (arguments["state"], " (%s)" % arguments["reason"] if arguments["reason"] else "")
+        reason, told = arguments["reason"], told.rstrip(".")
+        if told and reason.startswith(told):
+            reason = reason[len(told) :].lstrip(".; ") or "as above"
+        return "%s%s" % (arguments["state"], " (%s)" % reason if reason else "")
     if arguments["name"]:
         return "%s%s" % (arguments["name"], " (%s)" % arguments["detail"] if arguments["detail"] else "")
     return "failed (%s)" % arguments["failed"] if arguments["failed"] else "documents kept"
@@ -152,6 +155,7 @@ class ActionModule(RolloutAction):
         def write(transaction) -> dict:
             view = requests.open_view(transaction, ledger.rollout_id, controller)
             found = state.require_in_flight(view, node)
+            told_failure = found.reason if found.failure else ""
             self.require(view, found, arguments, transaction.clock())
             if arguments["previous"]:
                 proof.require_way_back(found, arguments["previous"], transaction.load(node, "baseline"))
@@ -182,7 +186,7 @@ class ActionModule(RolloutAction):
             return {
                 "over": over,
                 "brakes": report.list_brakes(view) if told and not over else None,
-                "progress": requests.describe_progress(view, node, words(arguments)),
+                "progress": requests.describe_progress(view, node, words(arguments, told_failure)),
                 "state": found.state,
                 "step": arguments["name"] or "",
                 "sequence": transaction.sequence,

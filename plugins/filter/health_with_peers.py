@@ -38,15 +38,18 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 _value:
-  description: The verdict, as RV(gpufleet.lifecycle.gpu_health#module:health). Empty if the result has none.
+  description: The verdict, as RV(gpufleet.lifecycle.gpu_health#module:health), and C(reason), the message of the
+    finding that explains the others or is the most severe, with its next step. Empty if the result has none.
   type: dict
 """
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _peers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import leading
 
 
 def health_with_peers(result, peers) -> dict:
-    return _peers.health_of(_answers.accept("gpu_health", result), peers) or {}
+    health = _peers.health_of(_answers.accept("gpu_health", result), peers)
+    return dict(health, reason=leading.describe_findings(health.get("checks") or [])) if health else {}
 
 
 class FilterModule:

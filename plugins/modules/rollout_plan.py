@@ -85,7 +85,8 @@ options:
     default: ledger
   job:
     description:
-      - The job of AWX that runs this, with C(id), C(template), C(workflow), C(workflow_name) and C(user). An empty
+      - The job of AWX that runs this, with C(awx), the address of this AWX, C(id), C(template), C(workflow),
+        C(workflow_name) and C(user). An empty
         C(id) means none.
       - In a job, a ledger in SQLite is refused, and so is a node whose C(gpufleet_artifact_host) is not set or is the
         controller, as the container of the job keeps nothing. The job is recorded with the plan, and named as the
@@ -174,6 +175,7 @@ peers:
   returned: success
   type: dict
 canaries: {description: The canaries among them., returned: success, type: list, elements: str}
+left_out: {description: The nodes that cannot be upgraded as they are., returned: success, type: list, elements: str}
 approved: {description: "Whether the plan is approved, or needs no approval.", returned: success, type: bool}
 sha256:
   description: Digest of the target, of versions, layouts, domains and canaries of the ordered nodes, and of the policy.

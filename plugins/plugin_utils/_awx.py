@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-KEYS = ("id", "template", "workflow", "workflow_name", "user")
+KEYS = ("awx", "id", "template", "workflow", "workflow_name", "user")
 HERE = ("", "localhost", "127.0.0.1", "::1")
 # The first that a node has says where its evidence goes, as the defaults of role gpu_node_upgrade do.
 ARTIFACT_HOST = ("gpu_node_upgrade_artifact_host", "gpufleet_artifact_host")

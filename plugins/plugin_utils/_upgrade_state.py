@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import bas
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._host_answers import as_mapping as _mapping
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._host_answers import get_mapping as _of
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import leading
 
 Answer = Mapping[str, Any]
 
@@ -38,8 +39,6 @@ _UNIT = re.compile(r"^(Id|ActiveState)=(.+)$", re.MULTILINE)
 # nvidia_container_toolkit.
 CDI_KIND = "nvidia.com/gpu"
 CDI_UNITS = ("nvidia-cdi-refresh.service", "gpufleet-cdi-refresh.service")
-# Checks that are spelled out in a failure; the others are counted.
-SPELLED_OUT = 5
 FAILURE_LENGTH = 2000
 # What NVML tells of a GPU's MIG layout.
 MIG_KEYS = ("mig_mode_current", "mig_mode_pending", "mig_instances")
@@ -118,6 +117,7 @@ class State(TypedDict, total=False):
     soak_looks: list[int]  # numbers of the checks of a canary at work
     failure: str  # in a rescue: why, in one line
     failed_checks: list[str]  # in a rescue: ids of the checks that did not pass
+    findings: list[Answer]  # in a rescue: these checks for the report, the one that leads first
     outcome: str  # what to say of a node that failed and got no quarantine marker
 
 
@@ -214,6 +214,7 @@ def decide(facts: Facts) -> State:
     due = _of(_of(facts, "proof"), "audit").get("reboot_required") if facts.get("installs", True) else False
     if isinstance(due, bool):
         state["reboot_due"] = due
+    state["findings"] = leading.tabulate(_find_failed_checks(facts, state))
     state["outcome"] = _outcome(facts, state, _of(_mapping(baseline), "audit"))
     return state
 
@@ -287,19 +288,8 @@ def active_units(shown: str) -> list[str]:
 
 
 def complaint(health: Answer) -> str:
-    """The checks that did not pass, failures first, a sentence each; what broke since the baseline, and what was broken
-    in it.
-    """
-    checks = sorted(_not_passed(health), key=lambda check: check["status"] != "fail")
-    messages = list(dict.fromkeys(check.get("message") or "" for check in checks if check.get("message")))
-    said = [" ".join(messages[:SPELLED_OUT]) or "verdict %s" % health.get("verdict", "")]
-    if len(messages) > SPELLED_OUT:
-        said.append("(and %d more)" % (len(messages) - SPELLED_OUT))
-    since = _of(health, "attribution")
-    for key, title in (("broke_during", "Broke since the baseline"), ("sick_before", "Sick before")):
-        if since.get(key):
-            said.append("%s: %s." % (title, ", ".join(since[key])))
-    return " ".join(said)
+    """Return the finding that leads, with its next step, and the checks that it does not explain."""
+    return leading.describe_findings(_not_passed(health), "verdict %s" % health.get("verdict", ""))
 
 
 def _before(facts: Facts) -> Answer:
@@ -376,6 +366,15 @@ def _not_passed(health: Answer) -> list[Answer]:
 
 def _open_checks(result: Answer) -> list[Answer]:
     return _not_passed(_of(result, "health"))
+
+
+def _find_failed_checks(facts: Facts, state: State) -> list[Answer]:
+    """Return the checks that a failure is about: of the task that failed, or of the verdict for which it failed."""
+    failed = _of(facts, "failed_result")
+    if not failed.get("msg") or _open_checks(failed):
+        return _open_checks(failed)
+    judged = ((state["unfit"], _before(facts)), (state["mig_unfit"], _of(facts, "mig_free")))
+    return next((_open_checks(result) for why, result in judged if why == failed["msg"]), [])
 
 
 def _not_returned(after: Answer, restored: Answer, started: Answer) -> str:

@@ -45,7 +45,8 @@ class Outcome:
 def environment() -> dict[str, str]:
     return {
         "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".lab" / "collections"),
+        # The checkout, or an installed release (tests/tools/released.sh).
+        "ANSIBLE_COLLECTIONS_PATH": os.environ.get("GPUFLEET_COLLECTIONS") or str(CHECKOUT / ".lab" / "collections"),
         "ANSIBLE_INJECT_FACT_VARS": "false",
         "ANSIBLE_NOCOLOR": "true",
         # ansible-playbook is the one of this environment, activated or not.

@@ -22,9 +22,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 
-# Longer than most steps, since nothing extends the lease while the only node in flight is in one.
-LEASE_S = 900
-
 
 @dataclasses.dataclass
 class Member:
@@ -157,7 +154,7 @@ def record_gone(transaction, identity, hosts_of_play) -> None:
 
 def _extend_lease(member, now) -> Member:
     return dataclasses.replace(
-        member, heartbeat=format_time(now), until=format_time(now + datetime.timedelta(seconds=LEASE_S))
+        member, heartbeat=format_time(now), until=format_time(now + datetime.timedelta(seconds=owners.LEASE_S))
     )
 
 
@@ -227,7 +224,7 @@ def add_member(transaction, member_id, names, identity, now, break_lock=False, r
                     owners.describe_owner(other.owner),
                     other.joined,
                     owners.format_seconds(owners.age_s(other.heartbeat, now)),
-                    LEASE_S,
+                    owners.LEASE_S,
                     owners.FRESH_S,
                 )
             )
@@ -238,7 +235,7 @@ def add_member(transaction, member_id, names, identity, now, break_lock=False, r
             % (owners.describe_owner(identity), common[0], text),
             now,
         )
-    until = format_time(now + datetime.timedelta(seconds=LEASE_S))
+    until = format_time(now + datetime.timedelta(seconds=owners.LEASE_S))
     run = transaction.owner["run"]
     member = Member(member_id, run, identity, sorted(names), text, text, until, refused=refused)
     transaction.put_member(member)

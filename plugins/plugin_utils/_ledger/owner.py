@@ -22,6 +22,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema 
 # which on an operator may break its lock, where its process cannot be seen.
 HEARTBEAT_S = 30
 FRESH_S = 120
+# The time for which a controller that cannot be seen keeps its nodes after its last heartbeat, where its end is known
+# from elsewhere. Longer than most steps, since nothing extends it while the only node in flight is in one.
+LEASE_S = 900
 GONE = "gone"
 IDENTITY = ("boot_id", "pid_namespace", "pid", "started")
 
@@ -172,6 +175,23 @@ def is_due(text: str, now: datetime.datetime) -> bool:
     return age_s(text, now) >= HEARTBEAT_S or is_ahead(text, now)
 
 
+def is_ended_job(owner: dict, mine: dict) -> bool:
+    """Return True if AWX has ended the job of OWNER, by its own account, since the job of the owner MINE runs.
+
+    AWX runs a template or a workflow once at a time (allow_simultaneous), and counts a job as ended whose execution
+    node it lost. Jobs of one workflow job, such as slices, run beside each other.
+    """
+    job, own = owner.get("job") or {}, mine.get("job") or {}
+    workflow = job.get("workflow")
+    return bool(
+        job.get("awx")
+        and job["awx"] == own.get("awx")
+        and job["id"] != own["id"]
+        and not (workflow and workflow == own.get("workflow"))
+        and any(job.get(key) and job[key] == own.get(key) for key in ("template", "workflow_name"))
+    )
+
+
 def list_names(names) -> str:
     """Return the first names of a list in a sentence, and the number of the others."""
     names = list(names)
@@ -189,11 +209,12 @@ def format_seconds(seconds: float) -> str:
     )
 
 
-def explain_refusal(name, found, shared, own, now, break_lock=False, proc="/proc") -> str:
+def explain_refusal(name, found, shared, own, now, break_lock=False, proc="/proc", mine=None) -> str:
     """Return why the owner of a rollout keeps this controller from starting; empty if it does not.
 
-    C(own): it is the rollout that this controller starts. C(shared): nodes that both rollouts have. The lock of a
-    controller that is alive, or that has just written, is never broken.
+    C(own): it is the rollout that this controller starts. C(shared): nodes that both rollouts have. C(mine): this
+    controller. The lock of a controller that is alive, or that has just written, is never broken. That of a job of AWX
+    that has ended, by AWX's account, is free when its lease has run out.
     """
     if found is None or found.get("ended") or (not own and not shared):
         return ""
@@ -212,16 +233,19 @@ def explain_refusal(name, found, shared, own, now, break_lock=False, proc="/proc
     )
     if alive == "alive":
         return "Rollout %s is being run %s Wait for it, or end it first." % (name, who)
+    is_over = not ahead and is_ended_job(found["owner"], mine or {})
+    left = (LEASE_S if is_over else FRESH_S) - silent
     if silent < FRESH_S and not ahead:
         return (
             "Rollout %s is being run %s Its process is not visible from this controller, but its heartbeat is recent. "
-            "End it there. If it is gone, try again in %d s." % (name, who, FRESH_S - silent)
+            "End it there. If it is gone, try again in %d s." % (name, who, left)
         )
-    if break_lock:
+    if break_lock or is_over and left <= 0:
         return ""
     return (
         "Rollout %s is recorded as run %s Its process is not visible from this controller. Make sure that it is "
-        "gone, then run again with rollout_break_lock=true." % (name, who)
+        "gone, then run again with rollout_break_lock=true%s."
+        % (name, who, ", or start this job again in %d s without it" % left if is_over else "")
     )
 
 
@@ -238,7 +262,7 @@ def claim_rollout(
     transaction.block_new_rollouts()  # before anything is read of other rollouts
     for mine in transaction.holders(now):
         if not (is_same(mine["owner"], owner) and is_complete(owner)):
-            why = explain_refusal(rollout_id, mine, [], True, now, break_lock, proc)
+            why = explain_refusal(rollout_id, mine, [], True, now, break_lock, proc, owner)
             if why:
                 raise OwnerError(why)
     require_free(transaction, nodes, owner, now, break_lock, proc, abandon)
@@ -251,7 +275,8 @@ def require_free(transaction, nodes, owner, now, break_lock=False, proc="/proc",
     for name, other in transaction.others.find_owners(now):
         if other.get("ended") or (is_same(other["owner"], owner) and is_complete(owner)):
             continue
-        why = explain_refusal(name, other, transaction.others.find_shared(name, nodes), False, now, break_lock, proc)
+        shared = transaction.others.find_shared(name, nodes)
+        why = explain_refusal(name, other, shared, False, now, break_lock, proc, owner)
         if why:
             raise OwnerError(why)
     left = [entry for entry in transaction.others.in_flight_among(nodes) if entry[1] not in abandon]

@@ -10,20 +10,20 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers, _twins
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import leading, text
 
 SCHEMA = "gpufleet.precheck/1"
 # From the best to the worst. What is none of these is unknown.
 VERDICTS = ("pass", "unknown", "fail")
 JUDGED, UNREACHABLE, FAILED, MISSING = "judged", "unreachable", "failed", "missing"
 STATES = (JUDGED, UNREACHABLE, FAILED, MISSING)
-BARS = ("fail", "unknown")
+BARS = leading.BARS
 # The check that says whether the GPUs are as many as they should be.
 HARDWARE = "node.hardware"
 # What ASKED says of the directory with the nodes' baselines; empty if none was given.
 BASELINES = "baselines"
-# The check that says whether there was a baseline to compare with, and the one that much of the rest follows from.
-USED, ROOT = "baseline.usable", "nvml.answers"
+# The check that says whether there was a baseline to compare with.
+USED = "baseline.usable"
 NEXT_STEP = {
     UNREACHABLE: "Is the node on, and does it answer ssh with the inventory's address, user and key?",
     FAILED: "Correct what the message names and run it again; nothing is known about this node.",
@@ -268,19 +268,7 @@ def describe_finding(check: dict) -> dict:
 
 def find_worst_finding(findings: list[dict]) -> dict | None:
     """Return the finding that a person should read first; None if there is none."""
-    bad = [entry for entry in findings if entry["status"] in BARS]
-    if not bad:
-        return None
-    return min(
-        bad,
-        key=lambda entry: (
-            BARS.index(entry["status"]),
-            entry["id"] != ROOT,
-            -model.ACTIONS.index(entry["action"]),
-            entry["id"],
-            entry["entity"],
-        ),
-    )
+    return next((dict(entry) for entry, dummy in leading.sort_findings(findings)), None)
 
 
 def _count_ids(idents) -> dict[str, int]:

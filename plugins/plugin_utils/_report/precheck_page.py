@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html, precheck, text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html, leading, precheck, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import precheck_formats as tables
 
 # With more nodes that need attention, their details are closed at first.
@@ -103,29 +103,25 @@ def _build_card(name, node, opened) -> dict:
 def _build_blocks(node) -> list[dict]:
     """Return the findings of a node by check, the worst first. What several GPUs have in common is one entry."""
     blocks = {}
-    for entry in node["findings"]:
-        if entry["status"] in precheck.BARS:
-            empty = entry["observed"] is None and entry["expected"] is None
-            said = {
-                "observed": "" if empty else text.format_value(entry["observed"]),
-                "source": text.one_line(entry["source"]),
-                "expected": "" if entry["expected"] is None else text.format_value(entry["expected"]),
-                "message": _remove_name(node, entry),
-                "since": SINCE.get(entry.get("since"), ""),
-                # What is asked of the whole node is said once, above.
-                "action": "" if entry["action"] == node["action"] else ACTIONS[entry["action"]],
-            }
-            block = blocks.setdefault((entry["status"], entry["id"]), {"severity": 0, "said": {}})
-            block["severity"] = max(block["severity"], model.ACTIONS.index(entry["action"]))
-            block["said"].setdefault(tuple(sorted(said.items())), (said, entry, []))[2].extend(_find_place(node, entry))
-    order = sorted(
-        blocks, key=lambda key: (precheck.BARS.index(key[0]), key[1] != precheck.ROOT, -blocks[key]["severity"], key[1])
-    )
+    for entry, cause in leading.sort_findings(node["findings"]):
+        empty = entry["observed"] is None and entry["expected"] is None
+        said = {
+            "observed": "" if empty else text.format_value(entry["observed"]),
+            "source": text.one_line(entry["source"]),
+            "expected": "" if entry["expected"] is None else text.format_value(entry["expected"]),
+            "message": _remove_name(node, entry),
+            "since": SINCE.get(entry.get("since"), ""),
+            "cause": cause,
+            # What is asked of the whole node is said once, above.
+            "action": "" if entry["action"] == node["action"] else ACTIONS[entry["action"]],
+        }
+        block = blocks.setdefault((entry["status"], entry["id"]), {})
+        block.setdefault(tuple(sorted(said.items())), (said, entry, []))[2].extend(_find_place(node, entry))
     shown = []
-    for key in order:
+    for key, block in blocks.items():
         entries = [
             dict(said, where=where, message=said["message"] if len(where) > 1 else text.one_line(entry["message"]))
-            for said, entry, where in blocks[key]["said"].values()
+            for said, entry, where in block.values()
         ]
         shown.append({"status": key[0], "id": key[1], "first": entries[:FIRST], "rest": entries[FIRST:]})
     return shown

@@ -42,6 +42,11 @@ class Plan:
         return [name for name in self.order if self.nodes[name].get("canary")]
 
 
+def find_left_out(nodes: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[str]:
+    """Return the nodes of a plan that cannot be upgraded as they are. NODES: those of the plan, by name."""
+    return [name for name, node in nodes.items() if node.get("state") in state.FAILED and not node.get("orphaned")]
+
+
 def _taken_over(previous, policy, nodes) -> tuple:
     """Return (policy, pause, limits that an operator set, notes) for a run that continues an interrupted one."""
     paused = previous.paused or ("%s (it was a stop)" % previous.stopped if previous.stopped else "")

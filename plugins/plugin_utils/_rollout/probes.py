@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import con
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import leading
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import list_names
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
 
@@ -69,14 +70,8 @@ def read_verdict(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]
     verdict = health.get("verdict") or "unknown"
     if verdict == "pass":
         return verdict, ""
-    bad = [
-        check.get("message")
-        for status in ("fail", "unknown")
-        for check in health.get("checks") or []
-        if check.get("status") == status
-    ]
-    said = " ".join(filter(None, bad[:3])) or str(result.get("msg") or "its health could not be read").split("\n", 1)[0]
-    return verdict, redaction.reason(said)
+    otherwise = str(result.get("msg") or "its health could not be read").split("\n", 1)[0]
+    return verdict, redaction.reason(leading.describe_findings(health.get("checks") or [], otherwise))
 
 
 # What Ansible says where it reaches a node and may not become root: of sudo, su or doas, or their password.

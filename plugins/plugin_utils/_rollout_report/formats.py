@@ -12,17 +12,20 @@ from collections.abc import Iterator
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import formats, text
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report, timeline
 
 CONTROLLER = "localhost"
 COLUMNS = ("node", "state", "from", "to", "took", "reason")
 
 
-def render_table(doc: dict) -> list[str]:
-    """Return the summary as lines of plain text. The verdict is last, so that it is visible in a terminal."""
+def render_table(doc: dict, length: int = report.REASON) -> list[str]:
+    """Return the summary as lines of plain text, with reasons of at most LENGTH characters.
+
+    The verdict is last, so that it is visible in a terminal.
+    """
     some = _select_nodes(doc)
-    lines = text.align_columns([COLUMNS, *_list_rows(some, report.REASON)])
+    lines = text.align_columns([COLUMNS, *_list_rows(some, length)])
     left = len(doc["nodes"]) - len(some)
     if left:
         verb = "is" if left == 1 else "are"
@@ -55,9 +58,9 @@ def _list_exceptions(doc) -> Iterator:
         )
 
 
-def render_summary(doc: dict, path: str) -> list[str]:
+def render_summary(doc: dict, path: str, length: int = report.REASON) -> list[str]:
     """Return the table, the reasons, the next steps and the PATH of the report. The verdict is last."""
-    lines = render_table(doc)
+    lines = render_table(doc, length)
     return (
         lines[:-1]
         + [""]
@@ -92,7 +95,8 @@ def find_failing_hosts(
         return {}
     mine = {name: node for name, node in doc["nodes"].items() if name in hosts and node["in_run"]}
     found = {
-        name: "%s is %s%s" % (name, node["state"], ": " + node["reason"] if node["reason"] else "")
+        name: "%s is %s%s"
+        % (name, node["state"], ": " + text.one_line(node["reason"], report.REFERENCE) if node["reason"] else "")
         for name, node in mine.items()
         if node["state"] in state.FAILED
     }
@@ -187,6 +191,7 @@ def render_markdown(doc: dict) -> str:
         )
         sections.append(section(name, table(("step", "started", "took", "status"), steps), 3))
         head = ("attempt", "ended", "state", "failed in", "reason")
+        sections.append(section("%s: findings" % name, table(report.FINDING_COLUMNS, report.list_findings(node)), 3))
         sections.append(section("%s: earlier attempts" % name, table(head, earlier), 3))
     return formats.render_markdown("Driver rollout to %s: %s" % (doc["target"], doc["verdict"]), sections)
 
@@ -372,7 +377,7 @@ def find_refused_hosts(nodes: dict[str, dict], hosts: t.Sequence[str], host: str
 
     NODES: the nodes of the plan, by name. HOST: the host of the task, which fails if no other one can.
     """
-    out = {name: node for name, node in nodes.items() if node.get("state") in state.FAILED and not node.get("orphaned")}
+    out = {name: nodes[name] for name in plan.find_left_out(nodes)}
     if not out:
         return {}
     found = {

@@ -126,6 +126,7 @@ def build_view(doc: dict, story: timeline.Timeline) -> dict:
         "failed_step": report.find_failed_step,
         "name_state": name_state,
         "reason_length": report.REASON,
+        "finding_columns": report.FINDING_COLUMNS,
         "geometry": {"width": WIDTH, "left": LEFT, "right": RIGHT},
     }
 
@@ -213,6 +214,7 @@ def _build_card(name, node, opened, finished) -> dict:
         else "Run the same playbook again: it examines this node first.",
         change="%s → %s" % (node["from"] or "unknown", report.describe_target(node, "unknown")),
         attempt=node["attempt"],
+        findings=report.list_findings(node),
         steps=node["steps"],
         evidence=[
             {"href": "file://" + urllib.parse.quote(path), "words": path.rpartition("/")[2], "path": path}

@@ -11,6 +11,7 @@ and never stops a rollout.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import time
@@ -44,6 +45,8 @@ PATIENCE_S, SHORT_PATIENCE_S = 20.0, 0.5
 DENSE = 1000
 # The number of failed nodes whose evidence is listed, and of bundles for each.
 EVIDENCE, BUNDLES = 200, 20
+# Documents of a node with the findings of its failure and of its failed rollback.
+FINDINGS = {"findings": "", "findings-rollback": report.ROLLBACK}
 # The number of nodes of earlier rollouts that estimates are made from.
 DONE_NODES = 50
 TEXTFILE = "gpufleet_rollout_%s.prom"
@@ -72,9 +75,28 @@ def gather_document(ledger: Ledger, ended: bool | None = None) -> tuple[dict, ti
         (identity, len(events)),
         read_done_nodes(ledger),
     )
-    for name, node in report.list_troubled(doc)[:EVIDENCE]:
-        node["evidence"] = find_bundles(ledger, name)
+    findings = load_findings(ledger)
+    for number, (name, node) in enumerate(report.list_troubled(doc)):
+        node["evidence"] = find_bundles(ledger, name) if number < EVIDENCE else []
+        # A node that was planned again has those of an earlier attempt in the ledger.
+        began = node["steps"][0]["started"] if node["steps"] else None
+        node["findings"] = [one for saved, found in findings.get(name, ()) if began and saved >= began for one in found]
     return doc, story
+
+
+def load_findings(ledger: Ledger) -> dict[str, list[tuple[str, list[dict]]]]:
+    """Return {node: [(time, findings)]} of the nodes that failed, with the findings of a failed rollback last."""
+    table = ledger.store.table["document"]
+    query = (
+        sa.select(table.c.node, table.c.name, table.c.time, table.c.body)
+        .where(table.c.rollout_id == ledger.rollout_id, table.c.name.in_(FINDINGS))
+        .order_by(table.c.node, table.c.name)
+    )
+    found: dict[str, list[tuple[str, list[dict]]]] = {}
+    for node, name, saved, body in ledger.store.query(lambda connection: connection.execute(query).all(), nothing=[]):
+        checks = [dict(check, step=FINDINGS[name]) for check in json.loads(body)["checks"]]
+        found.setdefault(node, []).append((saved, checks))
+    return found
 
 
 def read_done_nodes(ledger: Ledger) -> list[state.Node]:

@@ -39,8 +39,8 @@ AGAIN = "run the same playbook again"
 # A run that continues an interrupted one leaves such nodes as they are.
 RETRY = "rollout_control with rollout_verb=retry, while the rollout runs or before the run that continues it"
 SERVES = {"lost": "unknown", "quarantined": "no", "rolled_back": "yes, as before", "failed": "as before"}
-# The length of a reason in the table; the report has all of it.
-REASON = 300
+# The length of a reason in a table, and in what refers to a reason that was printed before; the report has all of it.
+REASON, REFERENCE = 300, 80
 WORST = ("lost", "quarantined", "failed", "rolled_back")
 
 
@@ -138,6 +138,7 @@ def _describe_node(node, in_run, earlier, time=None, usual=None) -> dict:
         "orphaned": node.orphaned,
         "ended": node.ended,
         "evidence": [],  # directories on the controller, for nodes that need attention
+        "findings": [],  # of its verdict, for nodes that need attention, the one that leads first
         "steps": _describe_steps(node.steps),
         "earlier": [dict(attempt, steps=_describe_steps(attempt["steps"])) for attempt in earlier.get(node.name, ())],
     }
@@ -438,6 +439,29 @@ def describe_reason(node: dict, limit: int | None = None) -> str:
     parts = [describe_step(step["name"], step["for_s"], step["usual_s"])] if step else []
     reason = text.one_line("; ".join(parts + [node["reason"]] * bool(node["reason"])), limit)
     return reason if node["in_run"] else "not part of this run%s" % (", " + reason if reason else "")
+
+
+FINDING_COLUMNS = ("check", "of", "status", "since", "what is wrong, and what to do", "follows from")
+# Where a finding was made, when it is not the one for which the node failed, and since when it is there.
+ROLLBACK, SINCE = "rollback", {"before": "before the change", "during": "the change"}
+
+
+def list_findings(node: dict) -> list[tuple]:
+    """Return a row for each finding of a node, the one that leads first."""
+    return [
+        tuple(
+            text.one_line(cell) or "-"
+            for cell in (
+                found["id"],
+                found["entity"],
+                found["status"] + (", after the rollback" if found["step"] == ROLLBACK else ""),
+                SINCE.get(found["since"], ""),
+                found["message"],
+                found["explained_by"],
+            )
+        )
+        for found in node["findings"]
+    ]
 
 
 def describe_target(node: dict, unknown: str = "-") -> str:

@@ -15,10 +15,10 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._host_answers import as_mapping as _mapping
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._host_answers import get_mapping as _of
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import leading
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import marker, recovery
 
 Answer = Mapping[str, Any]
-SPELLED_OUT = 5
 NEW_BASELINE = "return_to_service_new_baseline=true"
 
 
@@ -276,22 +276,9 @@ def _unfit(facts: Facts) -> str:
         verdict = _of(result, "health").get("verdict")
         if verdict == "pass":
             continue
-        checks = [
-            check for check in _of(result, "health").get("checks") or [] if check.get("status") in ("fail", "unknown")
-        ]
-        messages = list(
-            dict.fromkeys("%s: %s" % (check.get("id"), check.get("message") or check.get("status")) for check in checks)
-        )
-        more = " (and %d more)" % (len(messages) - SPELLED_OUT) if len(messages) > SPELLED_OUT else ""
-        said.append(
-            "%s is %s: %s%s"
-            % (
-                name,
-                verdict or "unknown",
-                " ".join(messages[:SPELLED_OUT]) or _describe_result(result, "no answer"),
-                more,
-            )
-        )
+        checks = _of(result, "health").get("checks") or []
+        found = leading.describe_findings(checks, _describe_result(result, "no answer"))
+        said.append("%s is %s: %s" % (name, verdict or "unknown", found))
     if not said and smoked and smoke.get("tested") is not True:
         said.append(
             "smoke test is unknown: no GPU of the node was tested (%s). GPUs in MIG mode cannot be: "

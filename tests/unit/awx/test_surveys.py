@@ -36,6 +36,7 @@ WHOLE = {
     "capacity_lead_days": "",
     "gpufleet_answer_timeout": 300,
     "holds_max_days": "",
+    "rollout_nodes_left": "",
 }
 # Those that a playbook passes on to its role.
 PASSED_ON = {
@@ -141,15 +142,19 @@ def test_a_question_for_a_variable_that_does_not_exist_is_found():
         wanted("rollout_versoin")
 
 
+# What the project has beside a wrapper for every playbook of the collection.
+OWN = ["approval"]
+
+
 def wrapper(playbook):
     return yaml.safe_load((data.AWX / "project" / (playbook + ".yml")).read_text())
 
 
 def test_every_playbook_has_a_template_and_a_wrapper_and_every_wrapper_a_playbook():
     wrappers = sorted(path.stem for path in (data.AWX / "project").glob("*.yml"))
-    assert wrappers == data.playbooks()
+    assert wrappers == sorted(data.playbooks() + OWN)
     assert {entry["playbook"] for entry in TEMPLATES.values()} == {name + ".yml" for name in wrappers}
-    for name in wrappers:
+    for name in data.playbooks():
         (only,) = wrapper(name)
         assert set(only) - {"vars"} == {"name", "ansible.builtin.import_playbook"}
         assert only["ansible.builtin.import_playbook"] == "gpufleet.lifecycle." + name
@@ -166,7 +171,7 @@ def test_awx_would_list_the_wrappers_and_nothing_else():
         for path in root.rglob("*")
         if path.suffix in (".yml", ".yaml") and line.search(path.read_text())
     )
-    assert found == [name + ".yml" for name in data.playbooks()]
+    assert found == sorted(name + ".yml" for name in data.playbooks() + OWN)
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
@@ -239,10 +244,8 @@ def paths(nodes, identifier):
 def test_nothing_is_upgraded_before_the_plan_is_approved_and_the_report_comes_always(name, jobs):
     nodes = WORKFLOWS[name]["simplified_workflow_nodes"]
     assert paths(nodes, "precheck") == ([], ["plan"]), "the plan leaves out nodes that are sick"
-    before = "plan"
-    for following in ["approval"] + jobs[:1]:
-        assert paths(nodes, before) == ([following], []), "denied, failed or timed out, nothing comes after %s" % before
-        before = following
+    assert paths(nodes, "plan") == (["check"], []) and paths(nodes, "check") == (["approval"], ["report"])
+    assert paths(nodes, "approval") == (jobs[:1], []), "denied or timed out, nothing comes after the approval"
     for job, following in zip(jobs, jobs[1:]):
         assert paths(nodes, job) == ([following], ["report"])
     assert paths(nodes, jobs[-1]) == ([], ["report"])
@@ -276,12 +279,18 @@ def run_workflow(nodes, succeeds):
 
 
 # Workflow -> the jobs that have to succeed for it to be successful. Job report does if the approved plan is complete.
+# Where there was nothing to approve, and job check failed for it, report does if the plan leaves no node out.
 DECIDED_BY = {
     "gpufleet driver upgrade": {"plan", "approval", "report"},
     "gpufleet driver upgrade in slices": {"plan", "approval", "report"},
     "gpufleet new node": {"bringup", "precheck"},
     "gpufleet before a maintenance": {"precheck", "holds"},
 }
+
+
+def find_deciding_jobs(name, succeeds):
+    """Return the jobs that have to succeed; SUCCEEDS: what becomes of each node that runs."""
+    return DECIDED_BY[name] - ({"approval"} if not succeeds.get("check", True) else set())
 
 
 @pytest.mark.parametrize("name", sorted(WORKFLOWS))
@@ -291,9 +300,19 @@ def test_status_of_a_workflow_is_that_of_what_it_was_started_for(name):
     for outcome in itertools.product([True, False], repeat=len(names)):
         succeeds = dict(zip(names, outcome))
         ran, successful = run_workflow(nodes, succeeds)
-        assert successful == all(succeeds[job] for job in DECIDED_BY[name]), succeeds
-        assert len(ran) == len(set(ran)) and (not successful or DECIDED_BY[name] <= set(ran)), succeeds
+        deciding = find_deciding_jobs(name, succeeds)
+        assert successful == all(succeeds[job] for job in deciding), succeeds
+        assert len(ran) == len(set(ran)) and (not successful or deciding <= set(ran)), succeeds
     assert run_workflow(nodes, dict.fromkeys(names, True))[0] == names or set(names) == DECIDED_BY[name]
+
+
+@pytest.mark.parametrize("name", ["gpufleet driver upgrade", "gpufleet driver upgrade in slices"])
+def test_a_plan_without_a_node_asks_for_no_approval_and_goes_to_the_report(name):
+    nodes = WORKFLOWS[name]["simplified_workflow_nodes"]
+    succeeds = dict.fromkeys([node["identifier"] for node in nodes], True)
+    assert run_workflow(nodes, dict(succeeds, check=False)) == (["precheck", "plan", "check", "report"], True)
+    assert run_workflow(nodes, dict(succeeds, check=False, report=False))[1] is False
+    assert TEMPLATES["gpufleet approval check"]["notification_templates_error"] == [], "it is no failure"
 
 
 def test_workflow_whose_failed_job_is_followed_by_one_that_only_looks_is_found():
@@ -308,7 +327,13 @@ ANSWERED = sorted(
     if "unified_job_template" in node
 )
 # What a job of a rollout gets from job plan beside the answers (set_stats).
-HANDED_ON = {"rollout_id": "upgrade-535.261.03", "rollout_approve": "0123456789ab", "rollout_table": ["a line"]}
+HANDED_ON = {
+    "rollout_id": "upgrade-535.261.03",
+    "rollout_approve": "0123456789ab",
+    "rollout_table": ["a line"],
+    "rollout_nodes_left": 1,
+    "rollout_left_out": ["gpu-a-2"],
+}
 
 
 def extra_variables(template, answers):
@@ -330,7 +355,7 @@ def test_every_job_of_a_workflow_takes_its_answers_and_its_nodes(name, job, node
     }
     given = extra_variables(template, {**answers, **(HANDED_ON if "rollout_version" in answers else {})})
     playbook = template["playbook"].partition(".")[0]
-    mine = {"plan": "upgrade_hosts", "report": None}.get(playbook, playbook + "_hosts")
+    mine = {"plan": "upgrade_hosts", "report": None, "approval": None}.get(playbook, playbook + "_hosts")
     (only,) = wrapper(playbook)
     defaults = {key: jinja2.Template(text).render(given) for key, text in only.get("vars", {}).items()}
     pattern = given.get(mine, defaults.get(mine))
@@ -395,7 +420,9 @@ def test_who_may_plan_may_not_approve():
         assert may["approval", name] == {"gpufleet approvers"}
         assert "gpufleet approvers" not in may["execute", name] | may["execute", plan]
     assert may["execute", "gpufleet rollout_control"] == {"gpufleet operators"}
-    upgrades = {"gpufleet " + name for name in ("upgrade", "upgrade of the canaries", "upgrade in slices")}
+    upgrades = {
+        "gpufleet " + name for name in ("approval check", "upgrade", "upgrade of the canaries", "upgrade in slices")
+    }
     executed = {name for role, name in may if role == "execute"}
     assert {*TEMPLATES, *WORKFLOWS} - executed == upgrades, "an upgrade goes through the workflow, all else has a team"
 

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
 from ansible_collections.gpufleet.lifecycle.tests.unit.awx import data
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import awxrunner, collection, test_quarantine
@@ -69,8 +70,12 @@ def jobs(awx, url):
         rollout_version=NEW,
         artifacts=dict(found["plan"].artifacts, rollout_approve="0" * 64),
     )
+    job("check", "approval check", artifacts=found["plan"].artifacts)
     job("upgrade", "upgrade", rollout_version=NEW, artifacts=found["plan"].artifacts)
     job("report", "report", artifacts=found["plan"].artifacts)
+    job("plan of nothing", "plan", rollout_version=NEW)
+    job("check of nothing", "approval check", artifacts=found["plan of nothing"].artifacts)
+    job("report of nothing", "report", artifacts=found["plan of nothing"].artifacts)
     job("status", "rollout_control")
     job("holds", "holds")
     job("prestage", "prestage", rollout_version=NEW)
@@ -146,6 +151,12 @@ def test_the_plan_that_was_approved_is_carried_out(jobs):
     assert (job.rc, job.drivers) == (0, [NEW, NEW])
 
 
+def test_a_plan_that_leaves_no_node_ends_in_its_report_without_an_approval(jobs):
+    assert (jobs["check"].rc, jobs["check of nothing"].rc, jobs["report of nothing"].rc) == (0, 2, 0)
+    assert jobs["plan"].artifacts["rollout_nodes_left"] == 2 and jobs["plan"].artifacts["rollout_left_out"] == []
+    assert jobs["plan of nothing"].artifacts["rollout_nodes_left"] == 0
+
+
 def test_the_ledger_names_job_workflow_and_user(jobs, awx, url):
     plans = [
         event for event in ledger.Ledger(str(awx.fleet.artifacts), ROLLOUT, url).events() if event["event"] == "plan"
@@ -218,7 +229,7 @@ def test_a_plan_for_several_controllers_is_handed_on_and_changes_nothing(jobs, a
         "rollout_id": ROLLOUT,
         "rollout_approve": found.view().sha256,
     }
-    assert set(job.artifacts) == {"rollout_id", "rollout_approve", "rollout_table"}
+    assert set(job.artifacts) == {"rollout_id", "rollout_approve", *_variable_names.HANDED_ON}
     assert ROLLOUT in job.artifacts["rollout_table"][0]
     assert found.controllers()[0]["shared"] and found.controllers()[1:] == ([], [])
 

@@ -82,6 +82,31 @@ def test_report_fails_in_a_workflow_unless_the_approved_plan_is_complete(fleet):
     assert other.rc == 2 and "0123456789ab was approved" in other.text
 
 
+def test_report_of_a_workflow_whose_plan_left_no_node_is_that_plan(fleet):
+    fleet.add("a1")
+    handed = {
+        "awx_workflow_job_id": 7,
+        "rollout_id": "upgrade-" + NEW,
+        "rollout_approve": "0123456789ab",
+        "rollout_table": ["Rollout upgrade-%s to %s" % (NEW, NEW)],
+    }
+    nothing = fleet.run("report", rollout_nodes_left=0, rollout_left_out=[], **handed)
+    assert nothing.rc == 0 and handed["rollout_table"][0] in nothing.output
+    out = fleet.run("report", rollout_nodes_left=0, rollout_left_out=["a1"], **handed)
+    assert out.rc == 2 and "a1" in out.text.partition(handed["rollout_table"][0])[2]
+    for left in (1, ""):
+        assert fleet.run("report", rollout_nodes_left=left, rollout_left_out=[], **handed).rc == 2
+
+
+def test_plan_of_a_workflow_is_made_although_it_leaves_a_node_out(fleet):
+    """Else nothing would be upgraded as long as one node is sick: AWX asks for the approval of a plan that is made."""
+    fleet.add("a1", sick_with=[OLD])
+    fleet.add("a2")
+    assert fleet.run("upgrade", "--check").rc == 2
+    assert fleet.run("upgrade", "--check", awx_workflow_job_id=7).rc == 0
+    assert fleet.run("upgrade", "--check", awx_workflow_job_id=7, rollout_max_down="x").rc == 2
+
+
 def test_an_interruption_says_which_command_goes_on(fleet):
     fleet.add("a1", waits_in_install=True)
     fleet.add("a2")

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
 from ansible_collections.gpufleet.lifecycle.tests.unit.awx import data
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import awxrunner
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, OLD, wait_for
@@ -67,7 +68,7 @@ def test_a_workflow_of_canaries_and_slices_goes_on_when_one_dies_and_the_databas
     assert planned.rc == 0 and planned.changed() == []
     handed = planned.artifacts
     canary = several.ledger().view().nodes.canaries()[0].name
-    assert set(handed) == {"rollout_id", "rollout_approve", "rollout_table"}
+    assert set(handed) == {"rollout_id", "rollout_approve", *_variable_names.HANDED_ON}
     assert [name for name in NAMES if any(". %s: driver " % name in line for line in handed["rollout_table"])] == NAMES
     unapproved = job(CANARIES, dict(handed, rollout_approve=""))
     assert unapproved.rc != 0 and "plan is not approved" in unapproved.words and fleet.touched() == []

@@ -206,7 +206,7 @@ def test_a_failed_node_is_put_back(troubled):
     assert (left["boot_id"], log) == ("boot-1", "driver 2.0.1 after 1 boots, running: nvidia-persistenced.service\n"), (
         "what the way back destroys"
     )
-    assert "Broke since the baseline: gpu_answers." in entry["reason"]
+    assert [found["id"] for found in entry["findings"]] == ["gpu_answers"]
     assert entry["reason"].endswith("Evidence of the failure: %s" % (bundles(fleet, "sick")[1],))
     assert set(node["reboots_expected"]) == {True}
     assert not list((fleet.nodes / "sick" / "state").glob("quarantine*"))

@@ -50,22 +50,32 @@ def check_count(ctx) -> list[dict]:
     return [checks.good(now.value, "at least 1")]
 
 
-def on_the_bus(ctx) -> list[dict]:
-    """Every NVIDIA GPU on the PCI bus is one that NVML opens, and the other way round."""
-    checks = Checks("gpu.on_bus", source="hardware")
+def list_bus_addresses(ctx) -> set:
+    """Return the addresses of the NVIDIA GPUs on the PCI bus; None among them is one that cannot be read."""
     devices = model.item(ctx.audit, "pci")
-    bus = (
+    return (
         set(model.pci_address(model.item(device, "address")) for device in devices)
         if isinstance(devices, list)
         else set()
     )
+
+
+def list_opened_addresses(ctx) -> set:
+    """Return the addresses of the GPUs that NVML opens."""
+    return set(model.address(gpu) for gpu in model.gpus(ctx.snapshot) if model.is_opened(gpu)) - set([None])
+
+
+def on_the_bus(ctx) -> list[dict]:
+    """Every NVIDIA GPU on the PCI bus is one that NVML opens, and the other way round."""
+    checks = Checks("gpu.on_bus", source="hardware")
+    bus = list_bus_addresses(ctx)
     if not bus or None in bus:
         return [
             checks.unknown(
                 None, None, "No NVIDIA GPU could be listed on the PCI bus. Look at lspci -d 10de: on the node."
             )
         ]
-    seen = set(model.address(gpu) for gpu in model.gpus(ctx.snapshot) if model.is_opened(gpu)) - set([None])
+    seen = list_opened_addresses(ctx)
     if model.item(ctx.snapshot, "status") != "ok":
         return [
             checks.unknown(
@@ -100,13 +110,18 @@ def on_the_bus(ctx) -> list[dict]:
 def check_handles(ctx) -> list[dict]:
     """NVML opens each GPU, which is what initialises it."""
     result = []
+    closed = [gpu for gpu in model.gpus(ctx.snapshot) if not model.is_opened(gpu)]
+    silent = list_bus_addresses(ctx) - list_opened_addresses(ctx)
+    # NVML gives no address of a GPU that it does not open. It is the one on the bus that no other GPU has.
+    where = " at %s" % silent.pop() if len(closed) == len(silent) == 1 and None not in silent else ""
     for gpu in model.gpus(ctx.snapshot):
         checks, now = Checks("gpu.handle", model.entity(gpu), "hardware"), model.reading(gpu, "handle")
         if now.known:
             result.append(checks.good("opened", "opened"))
             continue
         status, action, step = model.code_meaning(now.rc)
-        text = "NVML does not open %s: %s. %s" % (model.name_gpu(gpu), model.format_reading(now), step)
+        name = model.name_gpu(gpu) + (where if model.address(gpu) is None else "")
+        text = "NVML does not open %s: %s. %s" % (name, model.format_reading(now), step)
         result.append(checks.make(status, model.format_reading(now), "opened", action, text))
     return result
 

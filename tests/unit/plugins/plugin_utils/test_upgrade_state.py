@@ -323,17 +323,28 @@ def test_how_often_a_canary_is_looked_at(seconds, interval, looks):
     assert decide(returned={"soak_s": seconds}, soak_interval=interval)["soak_looks"] == list(range(looks))
 
 
-def test_a_complaint_names_failures_first_and_counts_the_rest():
-    checks = [check("b", "unknown", "B is unknown."), check("ok", "pass", "never said")]
-    checks += [check("a%d" % number, "fail", "A%d failed." % number) for number in range(6)] + [
-        check("a0", "fail", "A0 failed.")
+def test_a_complaint_is_the_finding_that_leads():
+    checks = [
+        check("b", "unknown", "B is unknown."),
+        check("ok", "pass", "never said"),
+        check("a", "fail", "A failed."),
     ]
-    said = _upgrade_state.complaint(health("fail", *checks))
-    assert said == "A0 failed. A1 failed. A2 failed. A3 failed. A4 failed. (and 2 more)"
-    since = {"broke_during": ["gpu.ecc", "gpu.pcie"], "sick_before": ["gpu.xid"]}
-    said = _upgrade_state.complaint(health("fail", check("a", "fail", "A failed."), attribution=since))
-    assert said == "A failed. Broke since the baseline: gpu.ecc, gpu.pcie. Sick before: gpu.xid."
+    assert _upgrade_state.complaint(health("fail", *checks)) == "A failed. Beside it: b."
     assert _upgrade_state.complaint(health("unknown")) == "verdict unknown"
+
+
+def test_findings_of_a_failure_are_those_of_the_verdict_for_which_the_task_failed():
+    bad = {"health": health("fail", check("gpu.ecc", "fail", "E."), check("gpu.xid", "pass", "X."))}
+    other = {"health": health("fail", check("gpu.pcie", "fail", "P."))}
+    unfit = decide(before=bad)["unfit"]
+    for facts, expected in (
+        ({"failed_result": other, "before": bad}, ["gpu.pcie"]),
+        ({"failed_result": {"msg": unfit}, "before": bad}, ["gpu.ecc"]),
+        ({"failed_result": {"msg": "no space is left"}, "before": bad}, []),
+        ({"failed_result": {"msg": ["a", "list"]}, "before": bad}, []),
+        ({"before": bad}, []),
+    ):
+        assert [found["id"] for found in decide(**facts)["findings"]] == expected, facts
 
 
 @pytest.mark.parametrize(

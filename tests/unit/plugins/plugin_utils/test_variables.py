@@ -84,7 +84,7 @@ def test_unknown_variable_is_refused_with_the_nearest(name, rollout):
     "name",
     """rollout_max_down nvidia_driver_version gpufleet_domains upgrade_hosts rollback_of gpu_nodes_of_mine ansible_host
     inventory_hostname rollouts upgraded nvidia_container_toolkit_version gpu_health_waivers kernel_holding holds
-    rollout_table""".split(),
+    rollout_table rollout_nodes_left rollout_left_out""".split(),
 )
 def test_known_and_foreign_variables_are_accepted(name):
     assert_refused(act({"a": {name: "x"}}, rollout=False))
@@ -145,7 +145,7 @@ def test_reserved_name_on_the_command_line_is_refused_by_every_playbook(name, va
         ({}, {"nvidia_driver_tree_dir": "/b"}, "nvidia_driver_tree_dir is not set for a and '/b' for b"),
         ({"gpufleet_artifact_host": "one"}, {"gpufleet_artifact_host": "one"}, ""),
         ({"rollout_max_down": 2}, {"rollout_max_down": 2}, ""),
-        ({"rollout_table": ["1. a"]}, {}, ""),
+        ({"rollout_table": ["1. a"], "rollout_nodes_left": 1, "rollout_left_out": []}, {}, ""),
         ({"nvidia_driver_version": "1"}, {"nvidia_driver_version": "2"}, ""),
         ({"gpufleet_domains": {"rack": 1}}, {"gpufleet_domains": {"rack": 2}}, ""),
         ({"gpu_node_upgrade_reboot_timeout": 1}, {"gpu_node_upgrade_reboot_timeout": 2}, ""),

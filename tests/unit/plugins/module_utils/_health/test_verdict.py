@@ -243,7 +243,11 @@ def test_a_gpu_that_nvml_counts_and_does_not_open_is_named_by_its_place_on_the_b
     assert blocking(health) == ["gpu.handle", "gpu.on_bus", "gpu.present"]
     assert found(health, "gpu.handle", "gpu index 1")[0]["action"] == "reboot"
     assert "not opened by NVML: 0000:1b:00.0" in found(health, "gpu.on_bus")[0]["message"]
+    assert "gpu index 1 at 0000:1b:00.0" in found(health, "gpu.handle", "gpu index 1")[0]["message"]
     assert judge(snapshot, baseline=None, phase="adhoc")["verdict"] == "fail"
+    snapshot["gpus"][0] = dict(snapshot["gpus"][1], index=0)
+    for check in found(judge(snapshot), "gpu.handle"):
+        assert "0000:" not in check["message"], "which of two it is, is not known"
 
 
 def test_a_gpu_that_was_exchanged_or_moved_fails():

@@ -176,7 +176,7 @@ def test_nodes_of_another_member_are_never_lost_and_keep_their_place_in_the_orde
 
     assert seen(A, ["a1"], NOW) == (["a2"], {"a1", "b1", "b2"})
     assert seen(B, ["b2"], NOW) == (["b1"], {"a1", "a2", "b2"})
-    assert seen(B, ["b2"], later(members.LEASE_S)) == (["b1"], {"b2"}), "a dead one has no place"
+    assert seen(B, ["b2"], later(owner.LEASE_S)) == (["b1"], {"b2"}), "a dead one has no place"
     assert ledger.rehearse(lambda transaction: members.find_present_hosts(transaction, A, None)) is None
 
 

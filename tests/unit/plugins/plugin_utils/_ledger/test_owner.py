@@ -261,6 +261,68 @@ def test_a_controller_that_cannot_be_seen_needs_a_word(ledger):
     assert require(ledger, me()) == "run2"
 
 
+JOB = {"awx": "https://awx", "id": "41", "template": "gpufleet upgrade"}
+IN_WORKFLOW = {"workflow": "7", "workflow_name": "driver upgrade"}
+
+
+@pytest.mark.parametrize(
+    "job, mine, is_ended",
+    [
+        (JOB, {"id": "42"}, True),
+        (dict(JOB, **IN_WORKFLOW), dict(IN_WORKFLOW, id="42", workflow="8"), True),
+        (dict(JOB, **IN_WORKFLOW), dict(IN_WORKFLOW, id="42", workflow="8", template="gpufleet plan"), True),
+        (dict(JOB, **IN_WORKFLOW), {"id": "42", "template": "gpufleet plan"}, False),
+        (dict(JOB, **IN_WORKFLOW), dict(IN_WORKFLOW, id="42"), False),  # slices of one job run at the same time
+        (JOB, {"id": "42", "template": "gpufleet rollback"}, False),
+        (JOB, {"id": "42", "awx": "https://another"}, False),
+        (JOB, {"id": "41"}, False),
+        (dict(JOB, awx=""), {"id": "42", "awx": ""}, False),
+        (dict(JOB, template=""), {"id": "42", "template": ""}, False),
+        ({}, {"id": "42"}, False),
+    ],
+)
+def test_job_that_awx_has_ended_is_known_by_one_that_it_would_not_run_beside_it(job, mine, is_ended):
+    assert owner.is_ended_job({"job": job}, {"job": {**JOB, **mine}}) is is_ended
+    assert not owner.is_ended_job({"job": job}, {}) and not owner.is_ended_job({"job": job}, {"job": {}})
+
+
+def test_lock_of_a_job_that_awx_has_ended_is_free_when_its_lease_has_run_out(ledger):
+    killed, again = dict(unseen(), job=JOB), dict(me(), job=dict(JOB, id="42"))
+    claim(ledger, "run1", ["a"], killed)
+    for silent_s, words in (
+        (owner.FRESH_S - 1, "try again in 781 s"),
+        (owner.LEASE_S - 1, "start this job again in 1 s"),
+    ):
+        with pytest.raises(owner.OwnerError, match=words):
+            claim(ledger, "run2", ["a"], again, now=NOW + datetime.timedelta(seconds=silent_s))
+    over = NOW + datetime.timedelta(seconds=owner.LEASE_S)
+    with pytest.raises(owner.OwnerError, match="rollout_break_lock=true"):
+        claim(ledger, "run2", ["a"], me(), now=over)
+    claim(ledger, "run2", ["a"], again, now=over)
+    with pytest.raises(owner.OwnerError, match="taken over"):
+        require(ledger, killed, over)
+
+
+def test_job_with_a_heartbeat_from_the_future_needs_a_word(ledger):
+    claim(ledger, "run1", ["a"], dict(unseen(), job=JOB), now=NOW + datetime.timedelta(hours=2))
+    with pytest.raises(owner.OwnerError, match="rollout_break_lock=true"):
+        claim(ledger, "run2", ["a"], dict(me(), job=dict(JOB, id="42")))
+
+
+def test_job_that_awx_has_ended_and_that_can_be_seen_alive_is_not_overruled(ledger, other):
+    claim(ledger, "run1", ["a"], dict(other[1], job=JOB), now=LONG_AGO)
+    with pytest.raises(owner.OwnerError, match="is being run by"):
+        claim(ledger, "run2", ["a"], dict(me(), job=dict(JOB, id="42")))
+
+
+def test_another_rollout_of_a_job_that_awx_has_ended_keeps_its_nodes_for_its_lease(ledger, tmp_path, url):
+    claim(ledger, "run1", ["a"], dict(unseen(), job=JOB))
+    second, again = Ledger(str(tmp_path), "r2", url), dict(me(), job=dict(JOB, id="42"))
+    with pytest.raises(owner.OwnerError, match="shares a"):
+        claim(second, "run2", ["a"], again, now=NOW + datetime.timedelta(seconds=owner.LEASE_S - 1))
+    claim(second, "run2", ["a"], again, now=NOW + datetime.timedelta(seconds=owner.LEASE_S))
+
+
 def test_a_controller_that_cannot_be_seen_but_has_just_written_is_not_overruled(ledger):
     claim(ledger, "run1", ["a"], unseen(), now=LONG_AGO)
     require(ledger, unseen(), now=NOW - datetime.timedelta(seconds=20))

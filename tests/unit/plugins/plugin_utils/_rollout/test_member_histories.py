@@ -173,7 +173,7 @@ class Model:
     def start_all_again(self):
         for job in self.jobs:
             job["alive"] = False
-        self.now += datetime.timedelta(seconds=members.LEASE_S)
+        self.now += datetime.timedelta(seconds=owner.LEASE_S)
         assert all(self.join(hosts) for hosts in CUTS[:3])
 
     def take(self, name):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import os
 import re
 from unittest import mock
@@ -16,6 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _collection, _peers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, probes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish
@@ -201,6 +203,32 @@ def test_the_ledger_records_the_job_with_the_plan_and_as_its_owner(act, url):
     act(job=JOB, hosts={name: {"gpu_node_upgrade_artifact_host": "store"} for name in "ab"})
     assert act.ledger.events()[0]["job"] == act.ledger.owner()["owner"]["job"] == dict(JOB, id="42")
     assert "AWX job 42" in owner.describe_owner(act.ledger.owner()["owner"])
+
+
+@pytest.mark.parametrize(
+    "job, silent_s, is_refused",
+    [
+        ({"id": 43, "workflow": "8"}, owner.LEASE_S, False),
+        ({"id": 43, "workflow": "8"}, owner.LEASE_S - 60, True),
+        ({"id": 43, "workflow": "8", "template": "plan", "workflow_name": "another"}, owner.LEASE_S, True),
+    ],
+)
+def test_job_that_is_started_again_continues_the_rollout_of_one_that_awx_killed(act, url, job, silent_s, is_refused):
+    if url.startswith("sqlite"):
+        pytest.skip("no rollout of a job has its ledger in a file")
+    killed = dict(JOB, awx="https://awx")
+    more = {"hosts": {name: {"gpu_node_upgrade_artifact_host": "store"} for name in "ab"}}
+    act(job=killed, **more)
+
+    def leave_container(transaction):
+        record, silence = transaction.owner, datetime.timedelta(seconds=silent_s)
+        elsewhere = dict(record["owner"], pid_namespace="pid:[1]")
+        transaction.hold(dict(record, owner=elsewhere, heartbeat=format_time(transaction.clock() - silence)))
+
+    act.ledger.transact(leave_container)
+    for check in (True, False):
+        made = act(job=dict(killed, **job), check=check, **more)
+        assert bool(made.get("failed")) is is_refused, made.get("msg")
 
 
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check"])

@@ -52,6 +52,21 @@ def act(check=False, file=None, copied=None, there=False, **more):
     return action.run(task_vars={"inventory_hostname": "a1"}), calls
 
 
+@pytest.mark.parametrize(
+    "reason, told, line",
+    [
+        ("GPU 3 is lost. It serves.", "", "failed (GPU 3 is lost. It serves.)"),
+        ("GPU 3 is lost. It serves.", "GPU 3 is lost.", "failed (It serves.)"),
+        ("GPU 3 is lost; its rollback failed: x", "GPU 3 is lost.", "failed (its rollback failed: x)"),
+        ("GPU 3 is lost.", "GPU 3 is lost.", "failed (as above)"),
+        ("another", "GPU 3 is lost.", "failed (another)"),
+        ("", "GPU 3 is lost.", "failed"),
+    ],
+)
+def test_failure_that_was_printed_is_not_printed_again(reason, told, line):
+    assert rollout_step.words({"state": "failed", "reason": reason, "name": "", "failed": ""}, told) == line
+
+
 def test_without_a_directory_the_node_is_not_asked():
     result, calls = act()
     assert calls == [] and result["progress"] == "a1: drain" and not result["changed"]

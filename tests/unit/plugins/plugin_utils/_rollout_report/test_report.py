@@ -421,6 +421,15 @@ class TestSummary:
         assert lines[-2:] == ["report: /x/report.html", formats.render_table(doc)[-1]]
         assert doc["reasons"][0] in lines and "next: " + doc["next_steps"][0] in lines
 
+    def test_reason_that_was_printed_before_is_referred_to_by_its_beginning(self):
+        reason = "GPU 3 is lost. " * 10
+        doc = document(Story("a1").fails("a1", reason=reason).end())[0]
+        whole, short = (formats.render_summary(doc, "/x", *given) for given in ((), (report.REFERENCE,)))
+        assert any(reason.strip() in line for line in whole) and not any(reason.strip() in line for line in short)
+        assert any(reason[:60] in line for line in short)
+        told = formats.find_failing_hosts(doc, ["localhost", "a1"], [], "localhost", "all")["a1"]
+        assert reason[:60] in told and reason.strip() not in told
+
     def test_it_does_so_when_all_is_well(self):
         lines = formats.render_summary(document(Story("a1").done("a1").end())[0], "/x/report.html")
         assert lines[-3:] == [
@@ -804,6 +813,37 @@ class TestReading:
         ]
         assert links == ["file://%s/9-failed" % place, "file://%s/10-before" % place]
         assert "## Evidence" in made["report.md"] and "9-failed" in made["report.md"]
+
+    def test_every_finding_of_a_node_that_failed_is_in_the_report(self, tmp_path):
+        pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
+        ledger = Ledger(str(tmp_path), "r1")
+        Story("a1", "b1", failure_budget=9, states={"b1": "failed"}).fails("a1", "quarantined").end().write(ledger)
+        lost = {
+            "id": "gpu.handle",
+            "entity": "gpu index 3",
+            "status": "fail",
+            "since": "during",
+            "message": "It is lost.",
+        }
+        missed = dict(lost, id="gpu.present", entity="GPU-3", message="It is missing.")
+        findings = [dict(lost, explained_by=""), dict(missed, explained_by="gpu.handle")]
+
+        def save(transaction):
+            for name in ("a1", "b1"):  # b1 has those of an earlier attempt: this run began nothing on it
+                transaction.save(name, "findings", {"checks": findings})
+            transaction.save("a1", "findings-rollback", {"checks": [dict(findings[0], message="It is still lost.")]})
+
+        ledger.transact(save)
+        doc, found = publish.gather_document(ledger)
+        assert [(one["id"], one["explained_by"], one["step"]) for one in doc["nodes"]["a1"]["findings"]] == [
+            ("gpu.handle", "", ""),
+            ("gpu.present", "gpu.handle", ""),
+            ("gpu.handle", "", "rollback"),
+        ]
+        assert doc["nodes"]["b1"]["findings"] == []
+        made = publish.render_files(doc, found)
+        for message in ("It is lost.", "It is missing.", "It is still lost."):
+            assert message in made["report.md"] and message in made["report.html"] and message in made["report.json"]
 
     @pytest.mark.parametrize(
         "zone, expected",

@@ -112,7 +112,7 @@ def test_node_in_quarantine_is_drained_recorded_and_marked_and_returns_once_it_i
 
     fleet.change("a1", jobs=0, gpus=["GPU-a", "GPU-b"])
     sick = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1", **variables)
-    assert sick.rc == 2 and "gpu.xid: XID 79 on GPU-b." in sick.text and marker(fleet, "a1") == kept
+    assert sick.rc == 2 and "XID 79 on GPU-b." in sick.text and marker(fleet, "a1") == kept
     fleet.change("a1", faults=[])
     back = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1", **variables)
     assert back.rc == 0 and marker(fleet, "a1") is None and fleet.slurm("a1")[0] == "IDLE", back.output[-2000:]

@@ -186,7 +186,9 @@ def test_a_node_in_mig_mode_is_recovered_and_returned_with_its_layout(fleet):
     assert fleet.read("a3")["running"] == ["nvidia-persistenced.service"]
     fleet.change("a3", mig_fails_with=[], mig_now=7, rows_failed_with=[OLD])
     refused = fleet.run("return_to_service", *arguments, **given)
-    assert refused.rc == 2 and "gpu.remap_failure" in refused.output and marker(fleet, "a3"), refused.output[-2000:]
+    assert refused.rc == 2 and "A row remapping of GPU 0 failed." in refused.text and marker(fleet, "a3"), (
+        refused.output[-2000:]
+    )
     assert fleet.read("a3")["mig_now"] == 7 and fleet.read("a3")["running"] == ["nvidia-persistenced.service"]
     fleet.change("a3", rows_failed_with=[], log=[])
     foreseen = fleet.run("return_to_service", "--check", *arguments, **given)

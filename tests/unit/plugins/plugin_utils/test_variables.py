@@ -551,7 +551,11 @@ def test_every_name_with_two_underscores_is_kept_for_the_playbooks_and_roles():
 
 def test_every_variable_that_playbooks_read_is_known():
     known = set(
-        _variable_names.ROLLOUT + _variable_names.PLAYBOOKS + _variable_names.FLEET + _variable_names.RESULTS
+        _variable_names.ROLLOUT
+        + _variable_names.PLAYBOOKS
+        + _variable_names.FLEET
+        + _variable_names.RESULTS
+        + _variable_names.HANDED_ON
     ).union({_variable_names.INVENTORY_FAILED}, *_variable_names.read_role_variables().values())
     prefixes = "|".join(sorted(_variables.list_prefixes(_variable_names.read_role_variables())))
     for path in sorted(ROOT.glob("playbooks/*.yml")):

@@ -75,6 +75,12 @@ def test_every_alert_has_its_cases():
     ] == []
 
 
+@pytest.mark.parametrize("name", [name for name, alert in ALERTS.items() if alert["scope"] in ("node", "gpu")])
+def test_an_alert_of_a_node_that_stays_has_held_longer_than_one_evaluation(name):
+    """What says that the node is out of service may be evaluated after it, and it would stay for an hour."""
+    assert "keep_firing_for" not in RENDERED[name] or RENDERED[name].get("for") or ALERTS[name].get("drained")
+
+
 @pytest.mark.parametrize("name", sorted(ALERTS))
 def test_an_alert_fires_when_it_should_and_no_other(wrong, name):
     cases, found = wrong

@@ -39,7 +39,10 @@ PASSED = {"a": {"health": {"verdict": "pass"}}}
 
 
 CHECKS = [("unknown", "B."), ("pass", ""), ("fail", "A.")]
-FAILED_CHECKS = {"verdict": "fail", "checks": [{"status": status, "message": text} for status, text in CHECKS]}
+FAILED_CHECKS = {
+    "verdict": "fail",
+    "checks": [{"id": "node." + status, "status": status, "message": text} for status, text in CHECKS],
+}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +50,7 @@ FAILED_CHECKS = {"verdict": "fail", "checks": [{"status": status, "message": tex
     [
         ({"health": {"verdict": "pass"}, "msg": "fine"}, ("pass", "")),
         ({"health": {"verdict": "fail"}, "msg": "GPU 3 is gone.\nmore"}, ("fail", "GPU 3 is gone.")),
-        ({"health": FAILED_CHECKS, "msg": "a1: FAIL"}, ("fail", "A. B.")),
+        ({"health": FAILED_CHECKS, "msg": "a1: FAIL"}, ("fail", "A. Beside it: node.unknown.")),
         ({"health": {"verdict": "unknown"}}, ("unknown", "its health could not be read")),
         ({"failed": True, "msg": "no binding"}, ("unknown", "no binding")),
         ({"unreachable": True, "msg": "gone"}, ("unknown", "gone")),

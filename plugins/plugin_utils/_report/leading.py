@@ -109,10 +109,16 @@ def describe_findings(checks: t.Iterable[Finding], otherwise: str = "") -> str:
     if not found:
         return otherwise
     lead = found[0][0]
-    others = list(dict.fromkeys(str(one.get("id")) for one, cause in found if not cause))
-    others = [ident for ident in others if ident != lead.get("id")]
+    beside = dict.fromkeys(_name_beside(lead, one) for one, cause in found[1:] if not cause)
+    others = list(beside)
     more = " and %d more" % (len(others) - LISTED) if len(others) > LISTED else ""
     return lead["message"] + (" Beside it: %s%s." % (", ".join(others[:LISTED]), more) if others else "")
+
+
+def _name_beside(lead: Finding, finding: Finding) -> str:
+    """Return the check of a finding, with its entity if it is the check that leads: the same fault of another GPU."""
+    ident = str(finding.get("id"))
+    return "%s of %s" % (ident, finding.get("entity")) if ident == lead.get("id") else ident
 
 
 def tabulate(checks: t.Iterable[Finding]) -> list[dict[str, t.Any]]:

@@ -79,6 +79,12 @@ def test_reason_is_the_message_of_the_finding_that_leads_and_names_faults_of_the
     assert leading.describe_findings([], "no answer") == "no answer"
 
 
+def test_reason_names_the_same_fault_of_another_gpu():
+    two = [HANDLE, dict(HANDLE, entity="gpu index 5")]
+    assert leading.describe_findings(two) == "gpu.handle is bad. Beside it: gpu.handle of gpu index 5."
+    assert leading.describe_findings([HANDLE, ON_BUS]) == "gpu.handle is bad."
+
+
 def test_a_cause_is_a_check_and_explains_none_that_stands_above_it():
     order = list(leading.CAUSES)
     assert {*order, *leading.SEVERE} <= set(IDENTS)

@@ -68,7 +68,7 @@ class Connection(LocalConnection):
             answers = node.get("unreachable_after", 0)  # so many calls of it are answered before
             node.update(unreachable=not answers, unreachable_after=max(answers - 1, 0))
             stubnode.store(node, path)
-        if node.get("unreachable") or time.time() < node.get("back_at", 0):
+        if node.get("unreachable") or time.monotonic() < node.get("back_at", 0):
             raise AnsibleConnectionFailure("%s does not answer" % self.get_option("remote_addr"))
         if "/proc/sys/kernel/random/boot_id" in cmd:
             # After what its login shell prints, which differs each time.
@@ -88,7 +88,7 @@ class Connection(LocalConnection):
             if node.get("mig_devices"):
                 node["mig_now"] = 0
             node["unreachable"] = node["disk"] in node.get("dies_with", [])
-            node["back_at"] = time.time() + node.get("reboot_s", 0)
+            node["back_at"] = time.monotonic() + node.get("reboot_s", 0)
             stubnode.note(node, "reboot into %s" % node["disk"], path)
             return 0, b"", b""
         own = {"GPUFLEET_STUB_NODE": path, "PATH": "%s:%s" % (os.path.join(nodes, "bin"), os.environ["PATH"])}

@@ -180,7 +180,7 @@ class PlanningAction(RolloutAction):
             "target": made.target,
             "order": made.order,
             "canaries": made.canaries,
-            "left_out": plan.find_left_out(made.nodes),
+            "left_out": plan.find_blocked_nodes(made.nodes),
             "nodes": made.nodes,
             "peers": peers,
             "sha256": made.sha256,

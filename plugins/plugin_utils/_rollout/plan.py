@@ -42,7 +42,7 @@ class Plan:
         return [name for name in self.order if self.nodes[name].get("canary")]
 
 
-def find_left_out(nodes: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[str]:
+def find_blocked_nodes(nodes: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[str]:
     """Return the nodes of a plan that cannot be upgraded as they are. NODES: those of the plan, by name."""
     return [name for name, node in nodes.items() if node.get("state") in state.FAILED and not node.get("orphaned")]
 

@@ -377,7 +377,7 @@ def find_refused_hosts(nodes: dict[str, dict], hosts: t.Sequence[str], host: str
 
     NODES: the nodes of the plan, by name. HOST: the host of the task, which fails if no other one can.
     """
-    out = {name: nodes[name] for name in plan.find_left_out(nodes)}
+    out = {name: nodes[name] for name in plan.find_blocked_nodes(nodes)}
     if not out:
         return {}
     found = {

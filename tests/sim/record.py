@@ -40,15 +40,9 @@ WITH_ARGUMENTS = {
     "nvmlDeviceGetNvLinkState": [(link,) for link in range(18)],
     "nvmlDeviceGetNvLinkVersion": [(0,)],
     "nvmlDeviceGetNvLinkErrorCounter": [(0, counter) for counter in range(5)],
-    "nvmlDeviceGetNvLinkCapability": [(0, capability) for capability in range(6)],
     "nvmlDeviceGetNvLinkRemotePciInfo": [(link,) for link in range(18)],
     "nvmlDeviceGetNvLinkRemoteDeviceType": [(link,) for link in range(18)],
-    "nvmlDeviceGetMaxCustomerBoostClock": [(0,), (1,), (2,), (3,)],
-    "nvmlDeviceGetAPIRestriction": [(0,), (1,)],
-    "nvmlDeviceGetFanSpeed_v2": [(0,)],
-    "nvmlDeviceGetPcieThroughput": [(0,), (1,)],
     "nvmlDeviceGetGpuInstanceProfileInfo": [(profile,) for profile in INSTANCE_PROFILES],
-    "nvmlDeviceGetInforomVersion": [(0,), (1,), (2,)],
     "nvmlDeviceGetViolationStatus": [(policy,) for policy in range(8)],
 }
 
@@ -129,30 +123,10 @@ def placements(nvml, handle, number):
     return [[places[index].start, places[index].size] for index in range(count.value)]
 
 
-def record_mig(nvml, handle, profiles):
-    """What the numbers of the PROFILES (the recorded answers to their indices) lead to: a list of calls by name."""
+def record_placements(nvml, handle, profiles):
+    """The places of the PROFILES (the recorded answers to their indices)."""
     numbers = [answer["value"]["id"] for answer in profiles if answer["rc"] == 0]
-    return {
-        "nvmlDeviceGetGpuInstanceProfileInfoById": [
-            {"args": [number], **ask(nvml, "nvmlDeviceGetGpuInstanceProfileInfoById", handle, number)}
-            for number in numbers
-        ],
-        "nvmlDeviceGetGpuInstanceRemainingCapacity": [
-            {"args": [number], **ask(nvml, "nvmlDeviceGetGpuInstanceRemainingCapacity", handle, number)}
-            for number in numbers
-        ],
-        "nvmlDeviceGetGpuInstancePossiblePlacements": [
-            {"args": [number], **answered(nvml, placements, nvml, handle, number)} for number in numbers
-        ],
-    }
-
-
-def record_clocks(nvml, handle, memory):
-    """The graphics clocks of each memory clock in MEMORY, the recorded answer of those that are supported."""
-    return [
-        {"args": [mhz], **ask(nvml, "nvmlDeviceGetSupportedGraphicsClocks", handle, mhz)}
-        for mhz in memory.get("value") or []
-    ]
+    return [{"args": [number], **answered(nvml, placements, nvml, handle, number)} for number in numbers]
 
 
 def record_device(nvml, handle):
@@ -165,9 +139,8 @@ def record_device(nvml, handle):
             calls[name] = [{"args": list(args), **ask(nvml, name, handle, *args)} for args in WITH_ARGUMENTS[name]]
         elif callable(function) and takes_only_a_handle(function):
             calls[name] = ask(nvml, name, handle)
-    calls.update(record_mig(nvml, handle, calls["nvmlDeviceGetGpuInstanceProfileInfo"]))
-    calls["nvmlDeviceGetSupportedGraphicsClocks"] = record_clocks(
-        nvml, handle, calls["nvmlDeviceGetSupportedMemoryClocks"]
+    calls["nvmlDeviceGetGpuInstancePossiblePlacements"] = record_placements(
+        nvml, handle, calls["nvmlDeviceGetGpuInstanceProfileInfo"]
     )
     calls["nvmlDeviceGetMemoryInfo_v2"] = ask(nvml, "nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
     fields = {}

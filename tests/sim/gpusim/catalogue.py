@@ -8,17 +8,10 @@ from __future__ import annotations
 import os
 import re
 
-from . import cuda_faults, freezer, library, modules, reset, state
+from . import cuda_faults, library, modules, reset, state
 from .cuda_faults import fault
 
-HANDLES = (
-    "nvmlDeviceGetHandleByIndex",
-    "nvmlDeviceGetHandleByIndex_v2",
-    "nvmlDeviceGetHandleByUUID",
-    "nvmlDeviceGetHandleBySerial",
-    "nvmlDeviceGetHandleByPciBusId",
-    "nvmlDeviceGetHandleByPciBusId_v2",
-)
+HANDLES = ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID")
 LINK_ERRORS = ("recovery", "replay", "crc_flit", "crc_data")
 
 
@@ -184,10 +177,8 @@ def _error(options):
 def _hang(options):
     symbol, seconds = options.words
     known(symbol)
-    if seconds not in ("forever", "frozen") and not re.fullmatch(r"\d+(\.\d+)?", seconds):
-        raise state.SimError("hang needs a number of seconds, 'forever' or 'frozen', not '%s'" % seconds)
-    if seconds == "frozen":
-        freezer.make()
+    if seconds != "forever" and not re.fullmatch(r"\d+(\.\d+)?", seconds):
+        raise state.SimError("hang needs a number of seconds or 'forever', not '%s'" % seconds)
     return {"hang." + symbol: seconds}
 
 
@@ -394,7 +385,7 @@ CATALOGUE = {
         node=True,
     ),
     "hang": fault(
-        "an NVML function answers late, or never with 'forever' (only SIGKILL ends it) or 'frozen' (nothing ends it)",
+        "an NVML function answers late, or never with 'forever' (only SIGKILL ends it)",
         _hang,
         "SYMBOL",
         "SECONDS",

@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from . import boot, faults, library, log, mig, modules, node, scenarios, smi, state
+from . import boot, faults, library, log, mig, modules, node, smi, state
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,12 +42,6 @@ def _parser() -> argparse.ArgumentParser:
     clear = commands.add_parser("clear", help="take faults away: all, or those of one name")
     clear.add_argument("name", nargs="?")
     clear.add_argument("--gpu", type=int)
-    scenario = commands.add_parser(
-        "scenario", help="end all faults and bring the node into a phase of an upgrade; without a name, list them"
-    )
-    scenario.add_argument("name", nargs="?")
-    scenario.add_argument("--driver", help="userspace-upgraded: the version of the new libraries")
-    scenario.add_argument("--value", type=int)
     layout = commands.add_parser(
         "mig", help="lay out MIG on a GPU, with an instance for each profile name, or switch it off without names"
     )
@@ -104,14 +98,6 @@ def _faults(_options) -> None:
         print("%-60s %s" % (words, text))
 
 
-def _scenario(options) -> None:
-    if options.name is None:
-        for name, text in scenarios.describe():
-            print("%-24s %s" % (name, text))
-        return
-    print("\n".join(scenarios.run(options.name, options)))
-
-
 def _inject(options) -> None:
     print(faults.inject(options.name, options))
 
@@ -152,7 +138,6 @@ ACTIONS = {
     "log": _log,
     "boot": lambda _options: boot.boot(),
     "library": _library,
-    "scenario": _scenario,
     "mig": lambda options: print("\n".join(mig.lay_out(options.gpu, options.profiles))),
 }
 

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 
-from . import catalogue, files, freezer, library, log, mig, modules, state, sysfs
+from . import catalogue, files, library, log, mig, modules, state, sysfs
 
 CATALOGUE = catalogue.CATALOGUE
 # Of these, several may be set at a time: their first word is a part of their name.
@@ -119,7 +119,6 @@ def clear(name: str | None, gpu: int | None = None) -> list[str]:
     if name is not None and name not in CATALOGUE and name not in files.CATALOGUE:
         raise state.SimError("unknown fault '%s': gpusim faults lists those there are" % name)
     cleared = []
-    frozen = False
     with state.locked():
         faults = state.read(state.FAULTS)
         for section in list(faults.sections()):
@@ -127,15 +126,11 @@ def clear(name: str | None, gpu: int | None = None) -> list[str]:
             if mine and (gpu is None or faults.get(section, "gpu", fallback="") == str(gpu)):
                 cleared.append(section[len("fault ") :])
                 faults.remove_section(section)
-            else:
-                frozen = frozen or "frozen" in faults[section].values()
         state.write(state.FAULTS, faults)
     if gpu is None:
         cleared += files.restore(name)
     if name in (None, "stray-process"):
         cleared += _end_processes(gpu)
-    if not frozen:
-        freezer.end()
     _begin_counts()
     library.relink()
     _show_devices()
@@ -217,11 +212,8 @@ def _stray_process(options) -> str:
 SPECIAL = {"xid": _xid, "sxid": _sxid, "gpu-swapped": _swapped, "stray-process": _stray_process}
 
 
-def start_process(
-    gpu: int, kind: str, used_mib: int, also: str | None = None, place: tuple[int, int] | None = None
-) -> int:
-    """A real process that holds the GPU's device file, one that computes UVM's as well, and perhaps another file; its
-    number.
+def start_process(gpu: int, kind: str, used_mib: int, place: tuple[int, int] | None = None) -> int:
+    """A real process that holds the GPU's device file, and one that computes UVM's as well; its number.
 
     On a MIG instance (GPU instance, compute instance), it holds the files of that, too.
     """
@@ -229,11 +221,7 @@ def start_process(
     if not os.path.exists(device):
         raise state.SimError("%s is not there: is the driver loaded?" % device)
     uvm = state.path("/dev/nvidia-uvm")
-    more = (
-        ([uvm] if kind == "C" and os.path.exists(uvm) else [])
-        + ([also] if also else [])
-        + (mig.capability_files(gpu, *place) if place else [])
-    )
+    more = ([uvm] if kind == "C" and os.path.exists(uvm) else []) + (mig.capability_files(gpu, *place) if place else [])
     with contextlib.ExitStack() as stack:
         held = stack.enter_context(open(device, "rb"))
         others = [stack.enter_context(open(path, "rb")) for path in more]

@@ -14,9 +14,8 @@ from . import state
 PRISTINE = "/usr/local/lib/gpusim/libnvidia-ml.so.1"
 INSTALLED = "/usr/local/lib/libnvidia-ml.so.1"
 
-# What src/nvml_symbols.c keeps in the library for each function: its name, and the first and the last driver branch
-# that has it.
-BRANCHES = re.compile(rb"(nvml\w+) (\d{3}) (\d+)\n")
+# What src/nvml_symbols.c keeps in the library for each function: its name, and the first driver branch that has it.
+BRANCHES = re.compile(rb"(nvml\w+) (\d{3})\n")
 
 
 def library_version() -> str:
@@ -45,11 +44,7 @@ def library_version() -> str:
 def missing_symbols() -> set[str]:
     version = library_version()
     branch = int(version.split(".")[0]) if version else None
-    missing = {
-        name
-        for name, (first, last) in branches().items()
-        if branch is not None and (branch < first or 0 < last < branch)
-    }
+    missing = {name for name, first in branches().items() if branch is not None and branch < first}
     faults = state.read(state.FAULTS)
     for section in faults.sections():
         if faults.get(section, "driver", fallback=version) == version:
@@ -83,10 +78,10 @@ def without_symbols(data: bytes, names: set[str]) -> bytes:
     return bytes(result)
 
 
-def branches() -> dict[str, tuple[int, int]]:
-    """The first and the last driver branch that has a function, 0 for those that have no last one."""
+def branches() -> dict[str, int]:
+    """The first driver branch that has a function."""
     with open(state.path(PRISTINE), "rb") as stream:
-        return {name.decode(): (int(first), int(last)) for name, first, last in BRANCHES.findall(stream.read())}
+        return {name.decode(): int(first) for name, first in BRANCHES.findall(stream.read())}
 
 
 def symbols() -> set[str]:

@@ -63,8 +63,6 @@ def describe(model: str, gpus: int | None, node: str):
             "serial": "165%010d" % (int.from_bytes(seed[16:22], "big") % 10**10),
             "pci": "00000000:%s:00.0" % buses[index],
             "minor": str(index),
-            "module_id": str(index + 1),
-            "board_id": str(int(buses[index], 16) << 8),
             "irq": str(120 + index),
             "numa_node": str(0 if index < (count + 1) // 2 else 1),
             "inforom_checksum": str(int.from_bytes(seed[22:26], "big")),

@@ -68,8 +68,9 @@ class Nvml:
 
     def process_name(self, pid: int) -> str:
         try:
-            return self.text("nvmlSystemGetProcessName", pid)
-        except NvmlError:
+            with open("/proc/%d/cmdline" % pid, encoding="utf-8", errors="replace") as stream:
+                return stream.read().partition("\0")[0]
+        except OSError:
             return "[Not Found]"
 
 
@@ -96,6 +97,6 @@ class Gpu:
         found = []
         for kind in ("Compute", "Graphics"):
             count, buffer = ctypes.c_uint(64), (ctypes.c_ulonglong * (3 * 64))()
-            self.nvml.call("nvmlDeviceGet%sRunningProcesses_v2" % kind, self.handle, ctypes.byref(count), buffer)
+            self.nvml.call("nvmlDeviceGet%sRunningProcesses_v3" % kind, self.handle, ctypes.byref(count), buffer)
             found += [(kind[0], buffer[3 * row] & 0xFFFFFFFF, buffer[3 * row + 1]) for row in range(count.value)]
         return found

@@ -11,7 +11,6 @@
 #include <dirent.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,55 +136,14 @@ static void leave(int *dummy)
     pthread_mutex_unlock(&mutex);
 }
 
-static unsigned long count_call(int gpu, const char *symbol)
-{
-    static struct {
-        const char *symbol;
-        unsigned long calls[GPUSIM_MAX_GPUS + 1];
-    } counters[64];
-
-    for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
-        if (!counters[i].symbol)
-            counters[i].symbol = symbol;
-        if (!strcmp(counters[i].symbol, symbol))
-            return ++counters[i].calls[gpu + 1];
-    }
-    return 1;
-}
-
-/* Seconds, or for ever with every signal but SIGKILL held back, as a call stuck in the kernel. */
-static void hang(double seconds)
-{
-    struct timespec pause_time = { .tv_sec = 3600 };
-    sigset_t all;
-
-    if (seconds < 0) {
-        sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, NULL);
-        for (;;)
-            nanosleep(&pause_time, NULL);
-    }
-    pause_time.tv_sec = (time_t)seconds;
-    pause_time.tv_nsec = (long)((seconds - (double)pause_time.tv_sec) * 1e9);
-    while (nanosleep(&pause_time, &pause_time))
-        continue;
-}
-
 static CUresult enter(const char *symbol, int gpu)
 {
-    double seconds;
     int rc;
 
     pthread_mutex_lock(&mutex);
     state_refresh();
-    seconds = state_hang(gpu, symbol);
-    if (seconds != 0) {
-        pthread_mutex_unlock(&mutex);
-        hang(seconds);
-        pthread_mutex_lock(&mutex);
-        state_refresh();
-    }
-    rc = state_error(gpu, symbol, count_call(gpu, symbol));
+    state_pause(&mutex, state_hang(gpu, symbol));
+    rc = state_error(gpu, symbol, state_count_call(gpu, symbol));
     return rc < 0 ? OK : rc;
 }
 

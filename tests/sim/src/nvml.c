@@ -7,7 +7,6 @@
 #include "nvml_sim.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,58 +29,15 @@ void leave(struct scope *scope)
     pthread_mutex_unlock(&mutex);
 }
 
-static unsigned long count_call(int gpu, const char *symbol)
-{
-    static struct {
-        const char *symbol;
-        unsigned long calls[GPUSIM_MAX_GPUS + 1];
-    } counters[512];
-
-    for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
-        if (!counters[i].symbol)
-            counters[i].symbol = symbol;
-        if (!strcmp(counters[i].symbol, symbol))
-            return ++counters[i].calls[gpu + 1];
-    }
-    return 1;
-}
-
-/* Seconds, or for ever with every signal but SIGKILL held back, as a call stuck in the kernel. */
-static void hang(double seconds)
-{
-    struct timespec pause_time = { .tv_sec = 3600 };
-    sigset_t all;
-
-    if (seconds == -2)
-        state_freeze();
-    if (seconds < 0) {
-        sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, NULL);
-        for (;;)
-            nanosleep(&pause_time, NULL);
-    }
-    pause_time.tv_sec = (time_t)seconds;
-    pause_time.tv_nsec = (long)((seconds - (double)pause_time.tv_sec) * 1e9);
-    while (nanosleep(&pause_time, &pause_time))
-        continue;
-}
-
 struct scope enter(const char *symbol, int gpu, int needs_init)
 {
     struct scope scope = { 0 };
-    double seconds;
     int rc;
 
     pthread_mutex_lock(&mutex);
     state_refresh();
-    seconds = state_hang(gpu, symbol);
-    if (seconds != 0) {
-        pthread_mutex_unlock(&mutex);
-        hang(seconds);
-        pthread_mutex_lock(&mutex);
-        state_refresh();
-    }
-    rc = state_error(gpu, symbol, count_call(gpu, symbol));
+    state_pause(&mutex, state_hang(gpu, symbol));
+    rc = state_error(gpu, symbol, state_count_call(gpu, symbol));
     if (needs_init && !initialized)
         scope.rc = RC_UNINITIALIZED;
     else if (rc >= 0)
@@ -299,62 +255,6 @@ API int nvmlSystemGetCudaDriverVersion_v2(int *version)
     return cuda_version(version);
 }
 
-API int nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_v1_t *info, u32 length)
-{
-    char branch[16];
-
-    SYSTEM();
-    NEEDS(info);
-    if (info->version != STRUCT_VERSION(nvmlSystemDriverBranchInfo_v1_t, 1))
-        return RC_ARGUMENT_VERSION;
-    snprintf(branch, sizeof(branch), "r%d_00", state_major(state_loaded_version()));
-    return text(info->branch, length < sizeof(info->branch) ? length : sizeof(info->branch), branch);
-}
-
-API int nvmlSystemGetProcessName(u32 pid, char *name, u32 length)
-{
-    char path[64], buffer[1024];
-    size_t got;
-    FILE *file;
-
-    SYSTEM();
-    NEEDS(name && length);
-    snprintf(path, sizeof(path), "/proc/%u/cmdline", pid);
-    file = fopen(path, "re");
-    if (!file)
-        return RC_NOT_FOUND;
-    got = fread(buffer, 1, sizeof(buffer) - 1, file);
-    fclose(file);
-    buffer[got] = '\0';
-    /* The one text that is cut to the caller's length (nvml.h). */
-    snprintf(name, length, "%s", buffer);
-    return RC_SUCCESS;
-}
-
-API int nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state)
-{
-    SYSTEM();
-    NEEDS(state);
-    memset(state, 0, sizeof(*state));
-    return RC_SUCCESS;
-}
-
-API int nvmlUnitGetCount(u32 *count)
-{
-    SYSTEM();
-    NEEDS(count);
-    *count = 0;
-    return RC_SUCCESS;
-}
-
-API int nvmlGetExcludedDeviceCount(u32 *count)
-{
-    SYSTEM();
-    NEEDS(count);
-    *count = 0;
-    return RC_SUCCESS;
-}
-
 /* ---- finding devices ---- */
 
 static int device_count(u32 *count)
@@ -380,20 +280,13 @@ API int nvmlDeviceGetCount_v2(u32 *count)
  * the node, since the GPU was not known yet, so faults of that one GPU are looked at now. */
 int open_gpu(int gpu, const char *symbol, nvmlDevice_t *device)
 {
-    double seconds;
     int rc;
 
     NEEDS(device);
     if (gpu < 0)
         return RC_INVALID_ARGUMENT;
-    seconds = state_hang(-1, symbol) != 0 ? 0 : state_hang(gpu, symbol);
-    if (seconds != 0) {
-        pthread_mutex_unlock(&mutex);
-        hang(seconds);
-        pthread_mutex_lock(&mutex);
-        state_refresh();
-    }
-    rc = state_error(gpu, symbol, count_call(gpu, symbol));
+    state_pause(&mutex, state_hang(-1, symbol) != 0 ? 0 : state_hang(gpu, symbol));
+    rc = state_error(gpu, symbol, state_count_call(gpu, symbol));
     if (rc > 0)
         return rc;
     if (state_int(gpu, "lost", 0))
@@ -439,35 +332,6 @@ static int pci_parts(const char *address, u32 *domain, u32 *bus, u32 *slot)
                        (*domain = 0, sscanf(address, "%x:%x.%x", bus, slot, &function) >= 2));
 }
 
-static int gpu_at_pci(const char *wanted)
-{
-    u32 a[3], b[3];
-
-    if (!pci_parts(wanted, &a[0], &a[1], &a[2]))
-        return -1;
-    for (int gpu = 0; gpu < state_gpu_count(); gpu++)
-        if (!absent(gpu) && pci_parts(state_get(gpu, "pci"), &b[0], &b[1], &b[2]) && !memcmp(a, b, sizeof(a)))
-            return gpu;
-    return -1;
-}
-
-static int is_address(const char *text)
-{
-    u32 parts[3];
-
-    return pci_parts(text, &parts[0], &parts[1], &parts[2]);
-}
-
-/* A word that can be none of its kind is an invalid argument, another one is not found. */
-#define FIND(valid, expression) \
-    int gpu;                    \
-    SYSTEM();                   \
-    NEEDS((valid) && device);   \
-    gpu = (expression);         \
-    if (gpu < 0)                \
-        return RC_NOT_FOUND;    \
-    return open_gpu(gpu, __func__, device)
-
 API int nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
     int gpu;
@@ -478,21 +342,6 @@ API int nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         return RC_SUCCESS;
     gpu = gpu_with("uuid", uuid);
     return gpu < 0 ? RC_NOT_FOUND : open_gpu(gpu, __func__, device);
-}
-
-API int nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
-{
-    FIND(serial, gpu_with("serial", serial));
-}
-
-API int nvmlDeviceGetHandleByPciBusId(const char *address, nvmlDevice_t *device)
-{
-    FIND(is_address(address), gpu_at_pci(address));
-}
-
-API int nvmlDeviceGetHandleByPciBusId_v2(const char *address, nvmlDevice_t *device)
-{
-    FIND(is_address(address), gpu_at_pci(address));
 }
 
 /* ---- identity ---- */
@@ -542,42 +391,14 @@ TEXT(nvmlDeviceGetBoardPartNumber, "board_part_number")
 TEXT(nvmlDeviceGetVbiosVersion, "vbios")
 TEXT(nvmlDeviceGetInforomImageVersion, "inforom_image")
 
-API int nvmlDeviceGetInforomVersion(nvmlDevice_t device, u32 object, char *out, u32 length)
-{
-    static const char *const keys[] = { "inforom_oem", "inforom_ecc", "inforom_power" };
-
-    DEVICE();
-    if (object > 2)
-        return RC_INVALID_ARGUMENT;
-    return text(out, length, state_get(gpu, keys[object]));
-}
-
 NUMBER(nvmlDeviceGetInforomConfigurationChecksum, "inforom_checksum")
 NUMBER(nvmlDeviceGetMinorNumber, "minor")
-NUMBER(nvmlDeviceGetBoardId, "board_id")
-NUMBER(nvmlDeviceGetModuleId, "module_id")
-NUMBER(nvmlDeviceGetBrand, "brand")
 NUMBER(nvmlDeviceGetArchitecture, "architecture")
-NUMBER(nvmlDeviceGetNumGpuCores, "cores")
-NUMBER(nvmlDeviceGetMemoryBusWidth, "memory_bus_width")
-NUMBER(nvmlDeviceGetMultiGpuBoard, "multi_gpu_board")
-NUMBER(nvmlDeviceGetBusType, "bus_type")
-NUMBER(nvmlDeviceGetIrqNum, "irq")
-NUMBER(nvmlDeviceGetNumaNodeId, "numa_memory_node")
 
 API int nvmlDeviceValidateInforom(nvmlDevice_t device)
 {
     DEVICE();
     return state_int(gpu, "inforom_corrupt", 0) ? 14 : RC_SUCCESS;
-}
-
-API int nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
-{
-    DEVICE();
-    NEEDS(major && minor);
-    *major = (int)state_int(gpu, "compute_major", 0);
-    *minor = (int)state_int(gpu, "compute_minor", 0);
-    return RC_SUCCESS;
 }
 
 static int pci_numbers(int gpu, u32 *domain, u32 *bus, u32 *slot)
@@ -600,47 +421,6 @@ static int pci_info(int gpu, nvmlPciInfo_t *pci)
 }
 
 ANSWER(nvmlDeviceGetPciInfo_v3, pci_info(gpu, pci), nvmlPciInfo_t *pci)
-
-static int pci_info_v2(int gpu, nvmlPciInfo_v2_t *pci)
-{
-    nvmlPciInfo_t full;
-
-    NEEDS(pci);
-    memset(pci, 0, sizeof(*pci));
-    if (pci_info(gpu, &full))
-        return RC_UNKNOWN;
-    memcpy(pci->busId, full.busIdLegacy, sizeof(pci->busId));
-    pci->domain = full.domain;
-    pci->bus = full.bus;
-    pci->device = full.device;
-    pci->pciDeviceId = full.pciDeviceId;
-    pci->pciSubSystemId = full.pciSubSystemId;
-    return RC_SUCCESS;
-}
-
-ANSWER(nvmlDeviceGetPciInfo_v2, pci_info_v2(gpu, pci), nvmlPciInfo_v2_t *pci)
-ANSWER(nvmlDeviceGetPciInfo, pci_info_v2(gpu, pci), nvmlPciInfo_v2_t *pci)
-
-API int nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_v1_t *pci)
-{
-    nvmlPciInfo_t full;
-
-    DEVICE();
-    NEEDS(pci);
-    if (pci->version != STRUCT_VERSION(nvmlPciInfoExt_v1_t, 1))
-        return RC_ARGUMENT_VERSION;
-    if (pci_info(gpu, &full))
-        return RC_UNKNOWN;
-    pci->domain = full.domain;
-    pci->bus = full.bus;
-    pci->device = full.device;
-    pci->pciDeviceId = full.pciDeviceId;
-    pci->pciSubSystemId = full.pciSubSystemId;
-    pci->baseClass = 0x03;
-    pci->subClass = 0x02;
-    memcpy(pci->busId, full.busId, sizeof(pci->busId));
-    return RC_SUCCESS;
-}
 
 /* ---- memory ---- */
 
@@ -737,15 +517,6 @@ static int ecc_mode(int gpu, u32 *current, u32 *pending)
 MIG_OR_GPU(nvmlDeviceGetEccMode, ecc_mode(mig.gpu, current, pending),
            ecc_mode(gpu, current, pending), u32 *current, u32 *pending)
 
-API int nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, u32 *mode)
-{
-    DEVICE();
-    SUPPORTED(state_get(gpu, "ecc_mode"));
-    NEEDS(mode);
-    *mode = 1;
-    return RC_SUCCESS;
-}
-
 static const char *ecc_key(u32 type, u32 counter)
 {
     static const char *const keys[2][2] = { { "ecc_vol_corr", "ecc_agg_corr" }, { "ecc_vol_unc", "ecc_agg_unc" } };
@@ -824,23 +595,6 @@ static int ecc_of(int gpu, const struct mig_device *mig, u32 type, u32 counter, 
 
 MIG_OR_GPU(nvmlDeviceGetMemoryErrorCounter, ecc_of(mig.gpu, &mig, type, counter, location, count),
            ecc_of(gpu, NULL, type, counter, location, count), u32 type, u32 counter, u32 location, u64 *count)
-
-API int nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, u32 type, u32 counter, nvmlEccErrorCounts_t *counts)
-{
-    u64 sram = 0, dram = 0;
-    int rc;
-
-    DEVICE();
-    NEEDS(counts);
-    SUPPORTED(!(mig_on(gpu) && counter == 0));
-    rc = ecc_parts(gpu, type, counter, &sram, &dram);
-    if (rc)
-        return rc;
-    memset(counts, 0, sizeof(*counts));
-    counts->deviceMemory = dram;
-    counts->l2Cache = sram;
-    return RC_SUCCESS;
-}
 
 API int nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorStatus_v1_t *status)
 {
@@ -927,8 +681,6 @@ static int retired_pages(int gpu, u32 cause, u32 *count, u64 *addresses, u64 *ti
 
 ANSWER(nvmlDeviceGetRetiredPages, retired_pages(gpu, cause, count, addresses, NULL), u32 cause, u32 *count,
         u64 *addresses)
-ANSWER(nvmlDeviceGetRetiredPages_v2, retired_pages(gpu, cause, count, addresses, times), u32 cause, u32 *count,
-        u64 *addresses, u64 *times)
 
 API int nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, u32 *pending)
 {
@@ -947,18 +699,6 @@ API int nvmlDeviceGetTemperature(nvmlDevice_t device, u32 sensor, u32 *temperatu
     if (sensor != 0)
         return RC_INVALID_ARGUMENT;
     return number(gpu, "temperature", temperature);
-}
-
-API int nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_v1_t *temperature)
-{
-    DEVICE();
-    NEEDS(temperature);
-    if (temperature->version != STRUCT_VERSION(nvmlTemperature_v1_t, 1))
-        return RC_ARGUMENT_VERSION;
-    if (temperature->sensorType != 0)
-        return RC_INVALID_ARGUMENT;
-    temperature->temperature = (int)state_int(gpu, "temperature", 0);
-    return RC_SUCCESS;
 }
 
 API int nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginTemperature_v1_t *margin)
@@ -986,35 +726,12 @@ API int nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, u32 threshold, u3
     return number(gpu, keys[threshold], temperature);
 }
 
-/* Every board here is cooled by its host. */
-ANSWER(nvmlDeviceGetFanSpeed, number(gpu, "fan_speed", speed), u32 *speed)
-
-API int nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, u32 fan, u32 *speed)
-{
-    DEVICE();
-    (void)fan;
-    return number(gpu, "fan_speed", speed);
-}
-
-VALUE(nvmlDeviceGetNumFans, u32, (u32)state_int(gpu, "fans", 0))
-
-NUMBER(nvmlDeviceGetPerformanceState, "pstate")
-NUMBER(nvmlDeviceGetPowerState, "pstate")
 NUMBER(nvmlDeviceGetPowerUsage, "power_usage_mw")
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, "power_default_mw")
 
 static long long power_limit(int gpu)
 {
     return state_int(gpu, "power_limit_mw", state_int(gpu, "power_default_mw", 0));
-}
-
-API int nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, u32 *mode)
-{
-    DEVICE();
-    NEEDS(mode);
-    NOT_FROM(590);
-    *mode = 1;
-    return RC_SUCCESS;
 }
 
 VALUE(nvmlDeviceGetPowerManagementLimit, u32, (u32)power_limit(gpu))
@@ -1097,32 +814,8 @@ API int nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device, u32 type, u32
     return clock_key(gpu, "clock_default", type, clock);
 }
 
-API int nvmlDeviceGetMaxCustomerBoostClock(nvmlDevice_t device, u32 type, u32 *clock)
-{
-    DEVICE();
-    /* Graphics and SM alone (driver 580). */
-    SUPPORTED(type < 2 || type > 3);
-    return clock_key(gpu, "clock_max", type, clock);
-}
-
-/* Ids: 0 current, 1 target application clock, 2 default application clock, 3 customer boost maximum. */
-API int nvmlDeviceGetClock(nvmlDevice_t device, u32 type, u32 id, u32 *clock)
-{
-    static const char *const prefixes[] = { "clock", "clock_app", "clock_default", "clock_max" };
-
-    DEVICE();
-    if (id > 3)
-        return RC_INVALID_ARGUMENT;
-    if (id == 1 || id == 2) {
-        NOT_FROM(590);
-    }
-    return id ? clock_key(gpu, prefixes[id], type, clock) : running_clock(gpu, type, clock);
-}
-
 VALUE(nvmlDeviceGetCurrentClocksThrottleReasons, u64, (u64)state_int(gpu, "clocks_event_reasons", 0))
 VALUE(nvmlDeviceGetCurrentClocksEventReasons, u64, (u64)state_int(gpu, "clocks_event_reasons", 0))
-VALUE(nvmlDeviceGetSupportedClocksThrottleReasons, u64, 0x1ff)
-VALUE(nvmlDeviceGetSupportedClocksEventReasons, u64, 0x1ff)
 
 /* Policies: 0 power, 1 thermal, 2 sync boost, 3 board limit, 4 low utilization, 5 reliability, 10 and 11 the sums. */
 static const char *const violation_keys[] = { "violation_power_ns", "violation_thermal_ns", "violation_sync_boost_ns", "violation_board_limit_ns",
@@ -1160,46 +853,6 @@ API int nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *ut
     return RC_SUCCESS;
 }
 
-#define ENGINE(function, key)                                                       \
-    API int function(nvmlDevice_t device, u32 *utilization, u32 *period)            \
-    {                                                                               \
-        DEVICE();                                                                   \
-        NEEDS(utilization && period);                                               \
-        SUPPORTED(!mig_on(gpu) && state_int(gpu, key, 1));                          \
-        *utilization = 0;                                                           \
-        *period = state_major(state_loaded_version()) >= 580 ? 100000 : 167000;     \
-        return RC_SUCCESS;                                                          \
-    }
-
-ENGINE(nvmlDeviceGetEncoderUtilization, "engine_encoder")
-ENGINE(nvmlDeviceGetDecoderUtilization, "engine_decoder")
-ENGINE(nvmlDeviceGetJpgUtilization, "engine_jpeg")
-ENGINE(nvmlDeviceGetOfaUtilization, "engine_ofa")
-
-API int nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, u32 *count, u64 since)
-{
-    struct state_process processes[64];
-    int found;
-
-    DEVICE();
-    (void)since;
-    NEEDS(count);
-    SUPPORTED(!mig_on(gpu));
-    found = state_processes(gpu, 'C', processes, 64);
-    if (!found) {
-        *count = 0;
-        return RC_NOT_FOUND;
-    }
-    if (!samples || *count < (u32)found) {
-        *count = (u32)found;
-        return RC_INSUFFICIENT_SIZE;
-    }
-    for (int i = 0; i < found; i++)
-        samples[i] = (nvmlProcessUtilizationSample_t){ .pid = processes[i].pid, .timeStamp = (u64)now_us() };
-    *count = (u32)found;
-    return RC_SUCCESS;
-}
-
 /* ---- PCI Express ---- */
 
 NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, "pcie_gen_max")
@@ -1215,28 +868,6 @@ NUMBER(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width_max")
 NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_gen_current")
 NUMBER(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width_current")
 NUMBER(nvmlDeviceGetPcieReplayCounter, "pcie_replay")
-
-static u32 pcie_speed(u32 generation)
-{
-    static const u32 speeds[] = { 0, 2500, 5000, 8000, 16000, 32000, 64000 };
-
-    return generation < sizeof(speeds) / sizeof(*speeds) ? speeds[generation] : 0;
-}
-
-VALUE(nvmlDeviceGetPcieSpeed, u32, pcie_speed((u32)state_int(gpu, "pcie_gen_current", 0)))
-
-/* Counted, not measured: 1 stands for 2.5 GT/s, 2 for 5, 3 for 8 and so on, as the generations do. */
-VALUE(nvmlDeviceGetPcieLinkMaxSpeed, u32, (u32)state_int(gpu, "pcie_gen_max", 0))
-
-API int nvmlDeviceGetPcieThroughput(nvmlDevice_t device, u32 counter, u32 *value)
-{
-    DEVICE();
-    NEEDS(value);
-    if (counter > 1)
-        return RC_INVALID_ARGUMENT;
-    *value = 0;
-    return RC_SUCCESS;
-}
 
 /* ---- NVLink, peers, fabric ---- */
 
@@ -1321,16 +952,6 @@ API int nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, u32 link, u32 *version)
     return number(gpu, "nvlink_version", version);
 }
 
-API int nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, u32 link, u32 capability, u32 *value)
-{
-    LINK();
-    NEEDS(value);
-    if (capability > 5)
-        return RC_INVALID_ARGUMENT;
-    *value = capability != 4;
-    return RC_SUCCESS;
-}
-
 /* Counters: 0 replay, 1 recovery, 2 CRC of flow control, 3 CRC of data, 4 ECC of data. A value is one number for every link, or
  * LINK:NUMBER for some. */
 static u64 link_errors(int gpu, u32 link, u32 counter)
@@ -1358,15 +979,6 @@ static u64 link_errors(int gpu, u32 link, u32 counter)
         }
     }
     return 0;
-}
-
-static u64 link_errors_total(int gpu, u32 counter)
-{
-    u64 total = 0;
-
-    for (u32 link = 0; link < state_int(gpu, "nvlink_count", 0); link++)
-        total += link_errors(gpu, link, counter);
-    return total;
 }
 
 API int nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, u32 link, u32 counter, u64 *value)
@@ -1456,58 +1068,6 @@ API int nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, u32 capab
     return RC_SUCCESS;
 }
 
-/* Levels: 0 internal, 10 single switch, 40 same NUMA node, 50 system. */
-API int nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t peer, u32 *level)
-{
-    int other = gpu_of(peer);
-
-    DEVICE();
-    NEEDS(level);
-    if (other < 0)
-        return RC_INVALID_ARGUMENT;
-    *level = other == gpu ? 0 : state_int(gpu, "numa_node", 0) == state_int(other, "numa_node", 0) ? 40 : 50;
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceOnSameBoard(nvmlDevice_t device, nvmlDevice_t peer, int *same)
-{
-    DEVICE();
-    NEEDS(same);
-    if (gpu_of(peer) < 0)
-        return RC_INVALID_ARGUMENT;
-    *same = gpu_of(peer) == gpu;
-    return RC_SUCCESS;
-}
-
-static int affinity(int gpu, u32 size, unsigned long *set)
-{
-    NEEDS(set && size);
-    memset(set, 0, size * sizeof(*set));
-    set[0] = (unsigned long)state_int(gpu, "cpu_mask", 3);
-    return RC_SUCCESS;
-}
-
-ANSWER(nvmlDeviceGetCpuAffinity, affinity(gpu, size, set), u32 size, unsigned long *set)
-
-API int nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, u32 size, unsigned long *set, u32 scope_kind)
-{
-    DEVICE();
-    if (scope_kind > 1)
-        return RC_INVALID_ARGUMENT;
-    return affinity(gpu, size, set);
-}
-
-API int nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, u32 size, unsigned long *set, u32 scope_kind)
-{
-    DEVICE();
-    NEEDS(set && size);
-    if (scope_kind > 1)
-        return RC_INVALID_ARGUMENT;
-    memset(set, 0, size * sizeof(*set));
-    set[0] = 1UL << state_int(gpu, "numa_node", 0);
-    return RC_SUCCESS;
-}
-
 /* The cluster of a machine without a rack-wide fabric is all zero; fabric_cluster holds it as hexadecimal digits otherwise. */
 static void cluster_uuid(int gpu, unsigned char out[16])
 {
@@ -1576,48 +1136,7 @@ static int compute_mode(int gpu, const struct mig_device *mig, u32 *mode)
 
 MIG_OR_GPU(nvmlDeviceGetComputeMode, compute_mode(-1, &mig, mode), compute_mode(gpu, NULL, mode), u32 *mode)
 
-API int nvmlDeviceGetDisplayMode(nvmlDevice_t device, u32 *mode)
-{
-    DEVICE();
-    NEEDS(mode);
-    NOT_FROM(590);
-    *mode = 1;
-    return RC_SUCCESS;
-}
-
-VALUE(nvmlDeviceGetDisplayActive, u32, 0)
-VALUE(nvmlDeviceGetAccountingMode, u32, 0)
-VALUE(nvmlDeviceGetAccountingBufferSize, u32, 4000)
 VALUE(nvmlDeviceGetVirtualizationMode, u32, (u32)state_int(gpu, "virtualization_mode", 0))
-
-API int nvmlDeviceGetGpuOperationMode(nvmlDevice_t device, u32 *current, u32 *pending)
-{
-    DEVICE();
-    NEEDS(current && pending);
-    return RC_NOT_SUPPORTED;
-}
-
-API int nvmlDeviceGetAutoBoostedClocksEnabled(nvmlDevice_t device, u32 *enabled, u32 *fallback)
-{
-    DEVICE();
-    NEEDS(enabled && fallback);
-    return RC_NOT_SUPPORTED;
-}
-
-/* Driver models are Windows' own. */
-API int nvmlDeviceGetDriverModel(nvmlDevice_t device, u32 *current, u32 *pending)
-{
-    DEVICE();
-    NEEDS(current && pending);
-    return RC_NOT_SUPPORTED;
-}
-
-API int nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, u32 *current, u32 *pending)
-{
-    DEVICE();
-    NEEDS(current && pending);
-    return RC_NOT_SUPPORTED;
-}
 
 API int nvmlDeviceGetAddressingMode(nvmlDevice_t device, nvmlDeviceAddressingMode_v1_t *mode)
 {
@@ -1698,203 +1217,99 @@ static int processes(int gpu, const struct mig_device *mig, char type, u32 *coun
                processes(gpu, NULL, type, count, infos, sizeof(structure)), u32 *count, structure *infos)
 
 PROCESSES(nvmlDeviceGetComputeRunningProcesses, 'C', nvmlProcessInfo_v1_t)
-PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, 'C', nvmlProcessInfo_v2_t)
 PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, 'C', nvmlProcessInfo_v3_t)
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, 'G', nvmlProcessInfo_v1_t)
-PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, 'G', nvmlProcessInfo_v2_t)
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, 'G', nvmlProcessInfo_v3_t)
-PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, 'M', nvmlProcessInfo_v2_t)
-PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, 'M', nvmlProcessInfo_v3_t)
 
 /* ---- field values ---- */
+
+/* A number of the type that the field has. */
+static int field_value(nvmlFieldValue_t *field, u32 type, long long value)
+{
+    field->valueType = type;
+    if (type == TYPE_SINT)
+        field->value.siVal = (int)value;
+    else if (type == TYPE_UINT)
+        field->value.uiVal = (u32)value;
+    else
+        field->value.ullVal = (u64)value;
+    return RC_SUCCESS;
+}
 
 static int field_number(int gpu, const char *key, u32 type, nvmlFieldValue_t *field)
 {
     const char *value = state_get(gpu, key);
 
     SUPPORTED(value && *value);
-    field->valueType = type;
-    switch (type) {
-    case TYPE_UINT:
-        field->value.uiVal = (u32)strtoul(value, NULL, 0);
-        break;
-    case TYPE_SINT:
-        field->value.siVal = (int)strtol(value, NULL, 0);
-        break;
-    default:
-        field->value.ullVal = strtoull(value, NULL, 0);
-        break;
-    }
-    return RC_SUCCESS;
+    return field_value(field, type, strtoll(value, NULL, 0));
 }
 
+/* NVLink 5 counts by fields. */
 static int field_link(int gpu, nvmlFieldValue_t *field)
 {
     int rc = link_check(gpu, field->scopeId);
+    u32 counter = field->fieldId == FI_NVLINK5_RECOVERY ? 1 : field->fieldId == FI_NVLINK5_SYMBOL_ERRORS ? 2 : 3;
 
     if (rc)
         return rc;
-    switch (field->fieldId) {
-    case FI_NVLINK_GET_STATE:
-        field->valueType = TYPE_UINT;
-        field->value.uiVal = link_up(gpu, field->scopeId);
-        return RC_SUCCESS;
-    case FI_NVLINK_GET_SPEED:
-        return field_number(gpu, "nvlink_speed_mbps", TYPE_UINT, field);
-    case FI_NVLINK_GET_VERSION:
-        return field_number(gpu, "nvlink_version", TYPE_UINT, field);
-    case FI_NVLINK5_RECOVERY_SUCCESSFUL:
-    case FI_NVLINK5_RECOVERY_FAILED:
-    case FI_NVLINK5_RECOVERY:
-    case FI_NVLINK5_EFFECTIVE_ERRORS:
-    case FI_NVLINK5_SYMBOL_ERRORS:
-    case FI_NVLINK5_EFFECTIVE_BER:
-    case FI_NVLINK5_SYMBOL_BER:
-        SUPPORTED(state_int(gpu, "nvlink_version", 0) >= 5);
-        field->valueType = TYPE_ULONGLONG;
-        switch (field->fieldId) {
-        case FI_NVLINK5_RECOVERY:
-            field->value.ullVal = link_errors(gpu, field->scopeId, 1);
-            break;
-        case FI_NVLINK5_SYMBOL_ERRORS:
-            field->value.ullVal = link_errors(gpu, field->scopeId, 2);
-            break;
-        case FI_NVLINK5_EFFECTIVE_ERRORS:
-            field->value.ullVal = link_errors(gpu, field->scopeId, 3);
-            break;
-        default:
-            field->value.ullVal = 0;
-        }
-        return RC_SUCCESS;
-    default:
-        SUPPORTED(state_int(gpu, "nvlink_version", 0) < 5);
-        field->valueType = TYPE_ULONGLONG;
-        field->value.ullVal = field->fieldId == FI_NVLINK_ERROR_DL_REPLAY     ? link_errors(gpu, field->scopeId, 0)
-                              : field->fieldId == FI_NVLINK_ERROR_DL_RECOVERY ? link_errors(gpu, field->scopeId, 1)
-                                                                              : link_errors(gpu, field->scopeId, 3);
-        return RC_SUCCESS;
-    }
-}
-
-static int field_link_total(int gpu, u32 counter, nvmlFieldValue_t *field)
-{
-    SUPPORTED(state_int(gpu, "nvlink_count", 0) > 0 && state_int(gpu, "nvlink_version", 0) < 5);
-    field->valueType = TYPE_ULONGLONG;
-    field->value.ullVal = link_errors_total(gpu, counter);
-    return RC_SUCCESS;
+    SUPPORTED(state_int(gpu, "nvlink_version", 0) >= 5);
+    return field_value(field, TYPE_ULONGLONG,
+                       field->fieldId == FI_NVLINK5_RECOVERY_FAILED ? 0 : (long long)link_errors(gpu, field->scopeId, counter));
 }
 
 /* A threshold as the margin that is left when it is reached: 0 at the limit itself, less beyond. */
 static int field_margin(int gpu, const char *key, const char *limit, nvmlFieldValue_t *field)
 {
     SUPPORTED(state_int(gpu, "temperature_relative", 0) && state_get(gpu, limit) && state_get(gpu, key));
-    field->valueType = TYPE_SINT;
-    field->value.siVal = (int)(state_int(gpu, limit, 0) - state_int(gpu, key, 0));
-    return RC_SUCCESS;
+    return field_value(field, TYPE_SINT, state_int(gpu, limit, 0) - state_int(gpu, key, 0));
 }
 
 /* nvmlDeviceGpuRecoveryAction_t: 0 none, 1 reset, 2 reboot, 3 drain peers, 4 drain and reset. */
 #define RECOVERY_DRAIN_AND_RESET 4
 
+static int field_recovery(int gpu, int remaps, nvmlFieldValue_t *field)
+{
+    long long action = state_int(gpu, "recovery_action", 0);
+
+    /* Drivers before R570 do not know the field. */
+    SUPPORTED(state_major(state_loaded_version()) >= 570 && state_get(gpu, "recovery_action"));
+    /* A row that waits for its remapping has taken a page out of use: drain and reset. */
+    if (!action && remaps && state_int(gpu, "remap_pending", 0))
+        action = RECOVERY_DRAIN_AND_RESET;
+    return field_value(field, TYPE_UINT, action);
+}
+
+/* The fields that the collection asks for; any other one is not supported. */
 static int field(int gpu, nvmlFieldValue_t *field)
 {
-    static const struct {
-        u32 id;
-        const char *key;
-        u32 type;
-    } simple[] = {
-        { FI_MEMORY_TEMP, "temperature_memory", TYPE_UINT },
-        { FI_PCIE_REPLAY_COUNTER, "pcie_replay", TYPE_UINT },
-        { FI_PCIE_CORRECTABLE, "pcie_correctable", TYPE_UINT },
-        { FI_PCIE_NON_FATAL, "pcie_non_fatal", TYPE_UINT },
-        { FI_PCIE_FATAL, "pcie_fatal", TYPE_UINT },
-        { FI_PCIE_REPLAY_ROLLOVER, "pcie_replay_rollover", TYPE_UINT },
-        { FI_POWER_INSTANT, "power_usage_mw", TYPE_UINT },
-        { FI_POWER_MIN_LIMIT, "power_min_mw", TYPE_UINT },
-        { FI_POWER_MAX_LIMIT, "power_max_mw", TYPE_UINT },
-        { FI_POWER_DEFAULT_LIMIT, "power_default_mw", TYPE_UINT },
-    };
+    static const char *const rows[] = { "remap_corr", "remap_unc", "remap_pending", "remap_failure" };
     int remaps = state_int(gpu, "remap_supported", 0) != 0;
-    /* As recorded of driver 580; of which type they are with others is not known. */
-    u32 wide = state_major(state_loaded_version()) >= 580 ? TYPE_ULONGLONG : TYPE_UINT;
 
     switch (field->fieldId) {
-    case FI_NVLINK_SPEED_COMMON:
+    case FI_MEMORY_TEMP:
+        return field_number(gpu, "temperature_memory", TYPE_UINT, field);
+    case FI_PCIE_REPLAY_COUNTER:
+        return field_number(gpu, "pcie_replay", TYPE_UINT, field);
     case FI_NVLINK_LINK_COUNT:
         SUPPORTED(state_int(gpu, "nvlink_count", 0));
-        return field_number(gpu, field->fieldId == FI_NVLINK_LINK_COUNT ? "nvlink_count" : "nvlink_speed_mbps", TYPE_UINT, field);
-    case FI_ECC_CURRENT:
-        return field_number(gpu, "ecc_mode", wide, field);
-    case FI_ECC_PENDING:
-        SUPPORTED(state_get(gpu, "ecc_mode"));
-        field->valueType = wide;
-        field->value.ullVal = (u32)state_int(gpu, "ecc_mode_pending", state_int(gpu, "ecc_mode", 0));
-        return RC_SUCCESS;
-    case FI_POWER_AVERAGE:
-        SUPPORTED(state_int(gpu, "power_average", 1));
-        return field_number(gpu, "power_usage_mw", TYPE_UINT, field);
-    case FI_TOTAL_ENERGY:
-        SUPPORTED(state_get(gpu, "energy_mj"));
-        field->valueType = TYPE_ULONGLONG;
-        field->value.ullVal = energy_used(gpu);
-        return RC_SUCCESS;
-    case FI_ECC_SBE_VOL_TOTAL:
-    case FI_ECC_DBE_VOL_TOTAL:
-    case FI_ECC_SBE_AGG_TOTAL:
-    case FI_ECC_DBE_AGG_TOTAL:
-        /* Nothing is counted where ECC is off. */
-        SUPPORTED(state_int(gpu, "ecc_mode", 0));
-        return field_number(gpu, field->fieldId == FI_ECC_SBE_VOL_TOTAL   ? "ecc_vol_corr"
-                                 : field->fieldId == FI_ECC_DBE_VOL_TOTAL ? "ecc_vol_unc"
-                                 : field->fieldId == FI_ECC_SBE_AGG_TOTAL ? "ecc_agg_corr"
-                                                                          : "ecc_agg_unc", TYPE_ULONGLONG, field);
-    case FI_POWER_CURRENT_LIMIT:
-        field->valueType = TYPE_UINT;
-        field->value.uiVal = (u32)power_limit(gpu);
-        return RC_SUCCESS;
+        return field_number(gpu, "nvlink_count", TYPE_UINT, field);
     case FI_RETIRED_SBE:
     case FI_RETIRED_DBE:
-    case FI_RETIRED_PENDING:
         SUPPORTED(!remaps && state_get(gpu, "ecc_mode"));
-        field->valueType = TYPE_UINT;
-        field->value.uiVal = (u32)state_int(gpu, field->fieldId == FI_RETIRED_SBE   ? "retired_sbe"
-                                                 : field->fieldId == FI_RETIRED_DBE ? "retired_dbe"
-                                                                                    : "retired_pending", 0);
-        return RC_SUCCESS;
+        return field_value(field, TYPE_UINT, state_int(gpu, field->fieldId == FI_RETIRED_SBE ? "retired_sbe" : "retired_dbe", 0));
     case FI_REMAPPED_COR:
-        SUPPORTED(remaps);
-        return field_number(gpu, "remap_corr", wide, field);
     case FI_REMAPPED_UNC:
-        SUPPORTED(remaps);
-        return field_number(gpu, "remap_unc", wide, field);
     case FI_REMAPPED_PENDING:
-        SUPPORTED(remaps);
-        return field_number(gpu, "remap_pending", wide, field);
     case FI_REMAPPED_FAILURE:
         SUPPORTED(remaps);
-        return field_number(gpu, "remap_failure", wide, field);
-    case FI_NVLINK_ERROR_DL_REPLAY:
-    case FI_NVLINK_ERROR_DL_RECOVERY:
-    case FI_NVLINK_ERROR_DL_CRC:
-    case FI_NVLINK_GET_SPEED:
-    case FI_NVLINK_GET_STATE:
-    case FI_NVLINK_GET_VERSION:
-    case FI_NVLINK5_RECOVERY_SUCCESSFUL:
+        /* As recorded of driver 580; of which type they are with others is not known. */
+        return field_number(gpu, rows[field->fieldId - FI_REMAPPED_COR],
+                            state_major(state_loaded_version()) >= 580 ? TYPE_ULONGLONG : TYPE_UINT, field);
     case FI_NVLINK5_RECOVERY_FAILED:
     case FI_NVLINK5_RECOVERY:
     case FI_NVLINK5_EFFECTIVE_ERRORS:
-    case FI_NVLINK5_EFFECTIVE_BER:
     case FI_NVLINK5_SYMBOL_ERRORS:
-    case FI_NVLINK5_SYMBOL_BER:
         return field_link(gpu, field);
-    case FI_NVLINK_REPLAY_TOTAL:
-        return field_link_total(gpu, 0, field);
-    case FI_NVLINK_RECOVERY_TOTAL:
-        return field_link_total(gpu, 1, field);
-    case FI_NVLINK_CRC_FLIT_TOTAL:
-        return field_link_total(gpu, 2, field);
-    case FI_NVLINK_CRC_DATA_TOTAL:
-        return field_link_total(gpu, 3, field);
     case FI_TEMPERATURE_SHUTDOWN_TLIMIT:
         return field_margin(gpu, "temperature_shutdown", "temperature_max", field);
     case FI_TEMPERATURE_SLOWDOWN_TLIMIT:
@@ -1904,34 +1319,10 @@ static int field(int gpu, nvmlFieldValue_t *field)
     case FI_TEMPERATURE_GPU_MAX_TLIMIT:
         return field_margin(gpu, "temperature_max", "temperature_max", field);
     case FI_GPU_RECOVERY_ACTION:
-        /* Drivers before R570 do not know the field. */
-        SUPPORTED(state_major(state_loaded_version()) >= 570 && state_get(gpu, "recovery_action"));
-        field->valueType = TYPE_UINT;
-        field->value.uiVal = (u32)state_int(gpu, "recovery_action", 0);
-        /* A row that waits for its remapping has taken a page out of use: drain and reset. */
-        if (!field->value.uiVal && remaps && state_int(gpu, "remap_pending", 0))
-            field->value.uiVal = RECOVERY_DRAIN_AND_RESET;
-        return RC_SUCCESS;
-    case FI_SLOWED_SW_THERMAL:
-    case FI_SLOWED_HW_THERMAL:
-    case FI_SLOWED_POWER_BRAKE:
-        /* Captures have these counts with driver 580, and not with 570. */
-        SUPPORTED(state_major(state_loaded_version()) >= 580);
-        field->valueType = TYPE_ULONGLONG;
-        field->value.ullVal = (u64)state_int(gpu, field->fieldId == FI_SLOWED_SW_THERMAL   ? "slowed_sw_thermal_ns"
-                                                  : field->fieldId == FI_SLOWED_HW_THERMAL ? "slowed_hw_thermal_ns"
-                                                                                           : "slowed_power_brake_ns", 0);
-        return RC_SUCCESS;
+        return field_recovery(gpu, remaps, field);
     default:
-        if (field->fieldId >= FI_PERF_POLICY_POWER && field->fieldId <= FI_PERF_POLICY_TOTAL_BASE_CLOCKS) {
-            field->valueType = TYPE_ULONGLONG;
-            field->value.ullVal = violation(gpu, field->fieldId - FI_PERF_POLICY_POWER);
-            return RC_SUCCESS;
-        }
-        for (size_t i = 0; i < sizeof(simple) / sizeof(*simple); i++)
-            if (simple[i].id == field->fieldId)
-                return field_number(gpu, simple[i].key, simple[i].type, field);
-        return RC_NOT_SUPPORTED;
+        SUPPORTED(field->fieldId >= FI_PERF_POLICY_POWER && field->fieldId <= FI_PERF_POLICY_RELIABILITY);
+        return field_value(field, TYPE_ULONGLONG, (long long)violation(gpu, field->fieldId - FI_PERF_POLICY_POWER));
     }
 }
 
@@ -1954,3 +1345,4 @@ API int nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_
     }
     return RC_SUCCESS;
 }
+

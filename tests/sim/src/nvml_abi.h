@@ -12,7 +12,6 @@
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef void *nvmlDevice_t;
-typedef void *nvmlEventSet_t;
 typedef void *nvmlGpuInstance_t;
 typedef void *nvmlComputeInstance_t;
 
@@ -25,7 +24,6 @@ enum nvml_rc {
     RC_NOT_FOUND = 6,
     RC_INSUFFICIENT_SIZE = 7,
     RC_DRIVER_NOT_LOADED = 9,
-    RC_TIMEOUT = 10,
     RC_LIBRARY_NOT_FOUND = 12,
     RC_GPU_IS_LOST = 15,
     RC_RESET_REQUIRED = 16,
@@ -50,19 +48,6 @@ SIZED(nvmlPciInfo_t, 68);
 PLACED(nvmlPciInfo_t, busId, 36);
 
 typedef struct {
-    char busId[16];
-    u32 domain, bus, device, pciDeviceId, pciSubSystemId;
-    u32 reserved[4];
-} nvmlPciInfo_v2_t;
-SIZED(nvmlPciInfo_v2_t, 52);
-
-typedef struct {
-    u32 version, domain, bus, device, pciDeviceId, pciSubSystemId, baseClass, subClass;
-    char busId[32];
-} nvmlPciInfoExt_v1_t;
-SIZED(nvmlPciInfoExt_v1_t, 64);
-
-typedef struct {
     u64 total, free, used;
 } nvmlMemory_t;
 SIZED(nvmlMemory_t, 24);
@@ -84,11 +69,6 @@ typedef struct {
     u32 gpu, memory;
 } nvmlUtilization_t;
 SIZED(nvmlUtilization_t, 8);
-
-typedef struct {
-    u64 l1Cache, l2Cache, deviceMemory, registerFile;
-} nvmlEccErrorCounts_t;
-SIZED(nvmlEccErrorCounts_t, 32);
 
 typedef struct {
     u32 version;
@@ -121,17 +101,9 @@ typedef struct {
     u32 pid;
     u64 usedGpuMemory;
     u32 gpuInstanceId, computeInstanceId;
-} nvmlProcessInfo_v2_t;
-SIZED(nvmlProcessInfo_v2_t, 24);
-PLACED(nvmlProcessInfo_v2_t, gpuInstanceId, 16);
-typedef nvmlProcessInfo_v2_t nvmlProcessInfo_v3_t;
-
-typedef struct {
-    u32 pid;
-    u64 timeStamp;
-    u32 smUtil, memUtil, encUtil, decUtil;
-} nvmlProcessUtilizationSample_t;
-SIZED(nvmlProcessUtilizationSample_t, 32);
+} nvmlProcessInfo_v3_t;
+SIZED(nvmlProcessInfo_v3_t, 24);
+PLACED(nvmlProcessInfo_v3_t, gpuInstanceId, 16);
 
 typedef union {
     double dVal;
@@ -194,12 +166,6 @@ typedef struct {
 SIZED(nvmlMarginTemperature_v1_t, 8);
 
 typedef struct {
-    u32 version, sensorType;
-    int temperature;
-} nvmlTemperature_v1_t;
-SIZED(nvmlTemperature_v1_t, 12);
-
-typedef struct {
     u32 version, bChannelRepairPending, bTpcRepairPending;
 } nvmlRepairStatus_v1_t;
 SIZED(nvmlRepairStatus_v1_t, 12);
@@ -208,24 +174,6 @@ typedef struct {
     u32 version, value;
 } nvmlDeviceAddressingMode_v1_t;
 SIZED(nvmlDeviceAddressingMode_v1_t, 8);
-
-typedef struct {
-    u32 version;
-    char branch[80];
-} nvmlSystemDriverBranchInfo_v1_t;
-SIZED(nvmlSystemDriverBranchInfo_v1_t, 84);
-
-typedef struct {
-    u32 environment, ccFeature, devToolsMode;
-} nvmlConfComputeSystemState_t;
-SIZED(nvmlConfComputeSystemState_t, 12);
-
-typedef struct {
-    nvmlDevice_t device;
-    u64 eventType, eventData;
-    u32 gpuInstanceId, computeInstanceId;
-} nvmlEventData_t;
-SIZED(nvmlEventData_t, 32);
 
 /* ---- MIG ---- */
 
@@ -279,21 +227,6 @@ typedef struct {
 SIZED(nvmlComputeInstanceProfileInfo_t, 36);
 
 typedef struct {
-    u32 version, id, sliceCount, instanceCount, multiprocessorCount, sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount,
-        sharedOfaCount;
-    char name[96];
-} nvmlComputeInstanceProfileInfo_v2_t;
-SIZED(nvmlComputeInstanceProfileInfo_v2_t, 136);
-
-typedef struct {
-    u32 version, id, sliceCount, instanceCount, multiprocessorCount, sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount,
-        sharedOfaCount;
-    char name[96];
-    u32 capabilities;
-} nvmlComputeInstanceProfileInfo_v3_t;
-SIZED(nvmlComputeInstanceProfileInfo_v3_t, 140);
-
-typedef struct {
     nvmlDevice_t device;
     nvmlGpuInstance_t gpuInstance;
     u32 id, profileId;
@@ -304,61 +237,26 @@ SIZED(nvmlComputeInstanceInfo_t, 32);
 /* ---- field ids ---- */
 
 enum {
-    FI_ECC_CURRENT = 1,
-    FI_ECC_PENDING = 2,
-    FI_ECC_SBE_VOL_TOTAL = 3,
-    FI_ECC_DBE_VOL_TOTAL = 4,
-    FI_ECC_SBE_AGG_TOTAL = 5,
-    FI_ECC_DBE_AGG_TOTAL = 6,
     FI_RETIRED_SBE = 29,
     FI_RETIRED_DBE = 30,
-    FI_RETIRED_PENDING = 31,
-    FI_NVLINK_CRC_FLIT_TOTAL = 38,
-    FI_NVLINK_CRC_DATA_TOTAL = 45,
-    FI_NVLINK_REPLAY_TOTAL = 52,
-    FI_NVLINK_RECOVERY_TOTAL = 59,
     FI_PERF_POLICY_POWER = 74,
-    FI_PERF_POLICY_TOTAL_BASE_CLOCKS = 81,
+    FI_PERF_POLICY_RELIABILITY = 79,
     FI_MEMORY_TEMP = 82,
-    FI_TOTAL_ENERGY = 83,
-    FI_NVLINK_SPEED_COMMON = 90,
     FI_NVLINK_LINK_COUNT = 91,
     FI_PCIE_REPLAY_COUNTER = 94,
-    FI_PCIE_REPLAY_ROLLOVER = 95,
     FI_REMAPPED_COR = 142,
     FI_REMAPPED_UNC = 143,
     FI_REMAPPED_PENDING = 144,
     FI_REMAPPED_FAILURE = 145,
-    FI_NVLINK_ERROR_DL_REPLAY = 161,
-    FI_NVLINK_ERROR_DL_RECOVERY = 162,
-    FI_NVLINK_ERROR_DL_CRC = 163,
-    FI_NVLINK_GET_SPEED = 164,
-    FI_NVLINK_GET_STATE = 165,
-    FI_NVLINK_GET_VERSION = 166,
-    FI_PCIE_CORRECTABLE = 173,
-    FI_PCIE_NON_FATAL = 179,
-    FI_PCIE_FATAL = 180,
-    FI_POWER_AVERAGE = 185,
-    FI_POWER_INSTANT = 186,
-    FI_POWER_MIN_LIMIT = 187,
-    FI_POWER_MAX_LIMIT = 188,
-    FI_POWER_DEFAULT_LIMIT = 189,
-    FI_POWER_CURRENT_LIMIT = 190,
     FI_TEMPERATURE_SHUTDOWN_TLIMIT = 193,
     FI_TEMPERATURE_SLOWDOWN_TLIMIT = 194,
     FI_TEMPERATURE_MEM_MAX_TLIMIT = 195,
     FI_TEMPERATURE_GPU_MAX_TLIMIT = 196,
-    FI_NVLINK5_RECOVERY_SUCCESSFUL = 213,
     FI_NVLINK5_RECOVERY_FAILED = 214,
     FI_NVLINK5_RECOVERY = 215,
     FI_NVLINK5_EFFECTIVE_ERRORS = 219,
-    FI_NVLINK5_EFFECTIVE_BER = 220,
     FI_NVLINK5_SYMBOL_ERRORS = 221,
-    FI_NVLINK5_SYMBOL_BER = 222,
-    FI_GPU_RECOVERY_ACTION = 230,
-    FI_SLOWED_SW_THERMAL = 269,
-    FI_SLOWED_HW_THERMAL = 270,
-    FI_SLOWED_POWER_BRAKE = 271
+    FI_GPU_RECOVERY_ACTION = 230
 };
 
 #endif

@@ -149,16 +149,6 @@ API int nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, u32 index, voi
     return profile_info(gpu, found, profile, info);
 }
 
-API int nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, u32 id, void *info)
-{
-    struct profile profile;
-    int found;
-
-    DEVICE();
-    found = profile_of(gpu, id, &profile);
-    return profile_info(gpu, found, profile, info);
-}
-
 static int possible_placements(int gpu, u32 id, nvmlGpuInstancePlacement_t *placements, u32 *count)
 {
     struct profile profile;
@@ -182,20 +172,6 @@ API int nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, u32 i
 {
     MIG_OR_TOLD();
     return possible_placements(gpu, id, placements, count);
-}
-
-API int nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, u32 id, u32 *count)
-{
-    struct profile profile;
-    struct layout layout;
-
-    MIG_OR_TOLD();
-    NEEDS(count);
-    PRIVILEGED();
-    SUPPORTED(profile_of(gpu, id, &profile));
-    read_layout(gpu, &layout);
-    *count = (u32)gi_capacity(gpu, &layout, &profile);
-    return RC_SUCCESS;
 }
 
 static nvmlGpuInstance_t gi_handle(int gpu, u32 id)
@@ -347,62 +323,6 @@ API int nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t instance,
     return RC_SUCCESS;
 }
 
-API int nvmlGpuInstanceGetComputeInstanceProfileInfoV(nvmlGpuInstance_t instance, u32 profile, u32 engine, void *info)
-{
-    nvmlComputeInstanceProfileInfo_v3_t filled = { 0 };
-    u32 version;
-
-    GPU_INSTANCE();
-    NEEDS(info && engine == 0);
-    memcpy(&version, info, sizeof(version));
-    if (version != STRUCT_VERSION(nvmlComputeInstanceProfileInfo_v2_t, 2) && version != STRUCT_VERSION(nvmlComputeInstanceProfileInfo_v3_t, 3))
-        return RC_ARGUMENT_VERSION;
-    SUPPORTED(ci_allowed(gi, profile));
-    filled.version = version;
-    filled.id = profile;
-    filled.sliceCount = ci_slices(profile);
-    filled.instanceCount = gi->profile.slices / ci_slices(profile);
-    filled.multiprocessorCount = ci_multiprocessors(gpu, gi, ci_slices(profile));
-    filled.sharedCopyEngineCount = gi->profile.copy_engines;
-    filled.sharedDecoderCount = gi->profile.decoders;
-    filled.sharedEncoderCount = gi->profile.encoders;
-    filled.sharedJpegCount = gi->profile.jpegs;
-    filled.sharedOfaCount = gi->profile.ofas;
-    ci_name(gi, ci_slices(profile), filled.name, sizeof(filled.name));
-    /* The third version is the second with one member more. */
-    memcpy(info, &filled, version == STRUCT_VERSION(nvmlComputeInstanceProfileInfo_v2_t, 2) ? sizeof(nvmlComputeInstanceProfileInfo_v2_t) : sizeof(filled));
-    return RC_SUCCESS;
-}
-
-API int nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance_t instance, u32 profile, nvmlComputeInstancePlacement_t *placements, u32 *count)
-{
-    u32 size;
-
-    GPU_INSTANCE();
-    NEEDS(count);
-    PRIVILEGED();
-    SUPPORTED(ci_allowed(gi, profile));
-    size = ci_slices(profile);
-    *count = gi->profile.slices - size + 1;
-    for (u32 i = 0; placements && i < *count; i++)
-        placements[i] = (nvmlComputeInstancePlacement_t){ i, size };
-    return RC_SUCCESS;
-}
-
-API int nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_t instance, u32 profile, u32 *count)
-{
-    u32 used = 0;
-
-    GPU_INSTANCE();
-    NEEDS(count);
-    PRIVILEGED();
-    SUPPORTED(ci_allowed(gi, profile));
-    for (int i = 0; i < layout.compute_instances; i++)
-        used += layout.ci[i].gpu_instance == gi_id ? layout.ci[i].size : 0;
-    *count = (gi->profile.slices - used) / ci_slices(profile);
-    return RC_SUCCESS;
-}
-
 static nvmlComputeInstance_t ci_handle(int gpu, u32 gi, u32 ci)
 {
     return &ci_slots[((u32)gpu * GI_IDS + gi) * CI_IDS + ci];
@@ -433,14 +353,6 @@ API int nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t instance, u32 pro
 {
     GPU_INSTANCE();
     return create_ci(__func__, gpu, &layout, gi, profile, -1, created);
-}
-
-API int nvmlGpuInstanceCreateComputeInstanceWithPlacement(nvmlGpuInstance_t instance, u32 profile, const nvmlComputeInstancePlacement_t *wanted,
-                                                          nvmlComputeInstance_t *created)
-{
-    GPU_INSTANCE();
-    NEEDS(wanted);
-    return create_ci(__func__, gpu, &layout, gi, profile, (int)wanted->start, created);
 }
 
 API int nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t instance, u32 profile, nvmlComputeInstance_t *instances, u32 *count)
@@ -519,3 +431,4 @@ API int nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t instance, nvmlComput
     *info = (nvmlComputeInstanceInfo_t){ device, gi_handle(gpu, gi_id), ci->id, ci->profile, { ci->start, ci->size } };
     return RC_SUCCESS;
 }
+

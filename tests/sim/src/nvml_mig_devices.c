@@ -172,16 +172,6 @@ API int nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, u32 index, nvml
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, u32 *is_mig)
-{
-    struct mig_device mig;
-
-    SYSTEM();
-    NEEDS(is_mig);
-    *is_mig = (u32)mig_device_of(device, &mig);
-    return *is_mig || gpu_of(device) >= 0 ? RC_SUCCESS : RC_INVALID_ARGUMENT;
-}
-
 /* A call that only MIG devices answer. */
 #define MIG_DEVICE()                                           \
     struct mig_device mig;                                     \
@@ -194,12 +184,6 @@ API int nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, u32 *is_mig)
     struct mig_device mig;                     \
     SYSTEM();                                  \
     NEEDS(mig_device_of(device, &mig))
-
-API int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t device, nvmlDevice_t *parent)
-{
-    MIG_DEVICE();
-    return open_gpu(mig.gpu, __func__, parent);
-}
 
 API int nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, u32 *id)
 {
@@ -235,3 +219,4 @@ API int nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *
     };
     return RC_SUCCESS;
 }
+

@@ -42,23 +42,6 @@ API int nvmlDeviceSetEccMode(nvmlDevice_t device, u32 mode)
     return put_number(gpu, "ecc_mode_pending", mode, 1);
 }
 
-/* Counters: 0 volatile, 1 aggregate. */
-API int nvmlDeviceClearEccErrorCounts(nvmlDevice_t device, u32 counter)
-{
-    static const char *const keys[2][4] = { { "ecc_vol_corr", "ecc_vol_unc", "sram_vol_corr", "sram_vol_unc" },
-                                            { "ecc_agg_corr", "ecc_agg_unc", "sram_agg_corr", "sram_agg_unc" } };
-    int rc = RC_SUCCESS;
-
-    DEVICE();
-    SUPPORTED(state_int(gpu, "ecc_mode", 0));
-    if (counter > 1)
-        return RC_INVALID_ARGUMENT;
-    SETTER(__func__);
-    for (int i = 0; i < 4 && !rc; i++)
-        rc = put_number(gpu, keys[counter][i], 0, counter == 1);
-    return rc;
-}
-
 API int nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, u32 limit)
 {
     DEVICE();
@@ -182,68 +165,3 @@ void forget_settings(void)
 
 #define USUAL_STEP_KHZ 15000
 
-/* The n-th memory clock of "6251 405", or the highest where a profile lists none; 0 when there are no more. */
-static u32 memory_clock(int gpu, u32 n)
-{
-    const char *list = state_get(gpu, "clocks_mem_mhz");
-
-    if (!list || !*list)
-        return n ? 0 : (u32)state_int(gpu, "clock_max_mem_mhz", 0);
-    for (;; n--) {
-        char *end;
-        u32 clock = (u32)strtoul(list, &end, 10);
-
-        if (end == list)
-            return 0;
-        if (!n)
-            return clock;
-        list = end;
-    }
-}
-
-API int nvmlDeviceGetSupportedMemoryClocks(nvmlDevice_t device, u32 *count, u32 *clocks)
-{
-    u32 found = 0;
-
-    DEVICE();
-    NEEDS(count);
-    while (memory_clock(gpu, found))
-        found++;
-    if (*count < found) {
-        *count = found;
-        return RC_INSUFFICIENT_SIZE;
-    }
-    NEEDS(clocks || !found);
-    for (u32 i = 0; i < found; i++)
-        clocks[i] = memory_clock(gpu, i);
-    *count = found;
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, u32 memory, u32 *count, u32 *clocks)
-{
-    long long highest, lowest, step;
-    u32 found, place = 0;
-
-    DEVICE();
-    NEEDS(count);
-    while (memory_clock(gpu, place) && memory_clock(gpu, place) != memory)
-        place++;
-    if (!memory || !memory_clock(gpu, place))
-        return RC_NOT_FOUND;
-    /* What a board can do is told by its profile alone, whatever it does now. */
-    highest = state_int(gpu, "clock_max_graphics_mhz", 0) * 1000;
-    lowest = state_int(gpu, "clock_lowest_mhz", state_int(gpu, "clock_graphics_mhz", 0)) * 1000;
-    step = state_int(gpu, "clock_step_khz", USUAL_STEP_KHZ);
-    SUPPORTED(highest > 0 && lowest > 0 && step > 0 && lowest <= highest);
-    found = (u32)((highest - lowest) / step) + 1;
-    if (*count < found) {
-        *count = found;
-        return RC_INSUFFICIENT_SIZE;
-    }
-    NEEDS(clocks);
-    for (u32 i = 0; i < found; i++)
-        clocks[i] = (u32)((highest - (long long)i * step) / 1000);
-    *count = found;
-    return RC_SUCCESS;
-}

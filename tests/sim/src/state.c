@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -415,28 +417,51 @@ double state_hang(int gpu, const char *symbol)
 
     if (!value)
         return 0;
-    return !strcmp(value, "forever") ? -1 : !strcmp(value, "frozen") ? -2 : strtod(value, NULL);
+    return !strcmp(value, "forever") ? -1 : strtod(value, NULL);
 }
 
-/* Into the group of processes that the freezer holds: from here on not even SIGKILL ends this process, until the group is thawed. */
-void state_freeze(void)
+/* Seconds, or for ever with every signal but SIGKILL held back, as a call stuck in the kernel. */
+static void hang(double seconds)
 {
-    char path[PATH_MAX], group[PATH_MAX + 16], number[32];
-    size_t size = 0, length;
-    char *note;
-    int fd;
+    struct timespec pause_time = { .tv_sec = 3600 };
+    sigset_t all;
 
-    if (!state_path(path, sizeof(path), "/run/gpusim/freezer") || !(note = slurp(path, &size)))
+    if (seconds < 0) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, NULL);
+        for (;;)
+            nanosleep(&pause_time, NULL);
+    }
+    pause_time.tv_sec = (time_t)seconds;
+    pause_time.tv_nsec = (long)((seconds - (double)pause_time.tv_sec) * 1e9);
+    while (nanosleep(&pause_time, &pause_time))
+        continue;
+}
+
+void state_pause(pthread_mutex_t *mutex, double seconds)
+{
+    if (seconds == 0)
         return;
-    snprintf(group, sizeof(group), "%s/cgroup.procs", trim(note));
-    free(note);
-    fd = open(group, O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    length = (size_t)snprintf(number, sizeof(number), "%ld", (long)getpid());
-    if (write(fd, number, length) != (ssize_t)length)
-        perror("gpusim: the process could not be frozen");
-    close(fd);
+    pthread_mutex_unlock(mutex);
+    hang(seconds);
+    pthread_mutex_lock(mutex);
+    state_refresh();
+}
+
+unsigned long state_count_call(int gpu, const char *symbol)
+{
+    static struct {
+        const char *symbol;
+        unsigned long calls[GPUSIM_MAX_GPUS + 1];
+    } counters[512];
+
+    for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
+        if (!counters[i].symbol)
+            counters[i].symbol = symbol;
+        if (!strcmp(counters[i].symbol, symbol))
+            return ++counters[i].calls[gpu + 1];
+    }
+    return 1;
 }
 
 int state_error(int gpu, const char *symbol, unsigned long calls)

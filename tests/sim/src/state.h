@@ -6,6 +6,7 @@
 #ifndef GPUSIM_STATE_H
 #define GPUSIM_STATE_H
 
+#include <pthread.h>
 #include <stddef.h>
 
 #define GPUSIM_MAX_GPUS 64
@@ -31,10 +32,11 @@ const char *state_loaded(const char *key);
 void state_library_version(char *out, size_t size);
 int state_major(const char *version);
 
-/* Faults on functions. Seconds to hang (0 none, -1 for ever, -2 for ever where no signal reaches), return code (-1 none),
+/* Faults on functions. Seconds to hang (0 none, -1 for ever), return code (-1 none),
  * and whether a setter only says that it did it. */
 double state_hang(int gpu, const char *symbol);
-void state_freeze(void);
+void state_pause(pthread_mutex_t *mutex, double seconds);  /* hangs without the library's lock, and reads the files again */
+unsigned long state_count_call(int gpu, const char *symbol);
 int state_error(int gpu, const char *symbol, unsigned long calls);
 int state_ignored(int gpu, const char *symbol);
 

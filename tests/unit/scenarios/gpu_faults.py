@@ -228,6 +228,12 @@ SCENARIOS = (
     strict("nvlink-errors crc_data --value 100000000", "gpu.nvlink_errors", "100000000"),
     fault("p2p-broken", {"gpu.p2p": red("read to GPU-", *BOTH)}),
     fault("fabric-unhealthy", {"gpu.fabric": "degraded bandwidth"}),
+    scenario(
+        "the fabric converges",
+        "inject fabric-converging --gpu all --value 3",
+        {},
+        {"gpu.fabric": red("in progress", *BOTH), "gpu.fabric_clique": red("not known", *BOTH)},
+    ),
     fault("fabric-stuck", {}, {"gpu.fabric": "in progress", "gpu.fabric_clique": "not known"}),
     fault("set fabric_clique 9", {"gpu.fabric_clique": "clique 9"}),
     refused("nvmlDeviceGetCurrPcieLinkGeneration", "gpu.pcie_generation"),

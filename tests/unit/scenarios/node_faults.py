@@ -98,8 +98,8 @@ def short_deadline(world):
 def reloaded_as_open(world):
     """The same driver with its open kernel modules, loaded; what somebody had set is set again."""
     world.modules(w.DRIVER, "Dual MIT/GPL")
-    world.sim("scenario", "module-unloaded")
-    world.sim("scenario", "steady")
+    world.unload()
+    world.load()
     world.write_settings()
 
 
@@ -181,7 +181,7 @@ SCENARIOS = (
     ),
     scenario(
         "NVML hangs",
-        ("scenario hang", short_deadline),
+        ("inject hang nvmlDeviceGetPowerUsage forever", short_deadline),
         dict(NO_GPU, **{"nvml.answers": "did not answer within 1 s"}),
         SILENT,
     ),
@@ -217,6 +217,39 @@ SCENARIOS = (
         },
         first_look=True,
     ),
+    # ---- the phases of an upgrade ----
+    scenario("the module is unloaded", w.World.unload, UNLOADED, SILENT),
+    scenario(
+        "the packages are half installed",
+        (w.World.unload, "inject library-missing", "inject packages-half-installed"),
+        dict(UNLOADED, **{"nvml.answers": "LIBRARY_NOT_FOUND (12)", "driver.reboot_safe": "dpkg was interrupted"}),
+        dict(SILENT, **{"driver.library": "not known"}),
+    ),
+    scenario(
+        "the module is for another kernel",
+        (w.World.unload, "inject module-wrong-kernel", lambda world: setattr(world, "dkms", "added")),
+        dict(
+            UNLOADED,
+            **{
+                "driver.on_disk": "7.2.1-61-amd75",
+                "driver.next_boot": "7.2.1-61-amd75",
+                "driver.reboot_safe": "7.2.1-61-amd75",
+                "driver.dkms": red("as 'added'", simnode.RELEASE),
+            },
+        ),
+        SILENT,
+    ),
+    scenario(
+        "the module is not signed",
+        (w.World.unload, "inject module-unsigned", secure_boot),
+        dict(UNLOADED, **{"driver.reboot_safe": "not signed"}),
+        SILENT,
+    ),
+    scenario(
+        "the driver was loaded anew",
+        (w.World.unload, w.World.load, "inject persistence-lost", "inject mig-pending --gpu all"),
+        {"gpu.persistence": red("is 0", *BOTH), "gpu.mig_pending": red("is 0 and becomes 1", *BOTH)},
+    ),
     # ---- the driver ----
     scenario(
         "the upgrade never happened", nothing, {"driver.loaded": "all of it coherent; 590.48.01"}, expected=w.NEWER
@@ -240,7 +273,7 @@ SCENARIOS = (
     ),
     scenario(
         "no module is loaded, and none was asked for",
-        "scenario module-unloaded",
+        w.World.unload,
         UNLOADED,
         dict(
             SILENT,

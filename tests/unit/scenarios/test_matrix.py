@@ -95,6 +95,19 @@ def test_a_fault_turns_its_checks_red_and_no_others(scenario, sick, healthy):
     assert_exactly(scenario, health, healthy(scenario.model))
 
 
+def test_a_fabric_that_converges_is_unknown_until_it_has(sick, healthy):
+    """The gate reads again; the verdict turns by itself, and only when all GPUs are there."""
+    well = healthy()
+    (one,) = [scenario for scenario in SCENARIOS if scenario.name == "the fabric converges"]
+    world = sick(one)
+    verdicts = []
+    for _look in range(6):
+        verdicts.append(w.judge(world.reading(well.reading["kernel_log"]["position"]), well.baseline)["verdict"])
+        if verdicts[-1] == "pass":
+            break
+    assert verdicts[0] == "unknown" and verdicts[-1] == "pass" and set(verdicts) == {"unknown", "pass"}
+
+
 @pytest.mark.parametrize("scenario", smoke_faults.SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_fault_at_work_turns_its_checks_red_and_no_others(scenario, sick, healthy, at_work):
     well = healthy(scenario.model)

@@ -203,13 +203,20 @@ class World:
         with unittest.mock.patch.dict(os.environ, {"GPUSIM_ROOT": str(self.root)}):
             yield
 
-    def sim(self, *words):
-        """A gpusim command; what it printed."""
+    def sim(self, *words, command="gpusim"):
+        """One of the simulator's commands; what it printed."""
         out, err = io.StringIO(), io.StringIO()
         with self.environment(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            rc = gpusim().run("gpusim", list(words))
+            rc = gpusim().run(command, list(words))
         assert rc == 0, err.getvalue()
         return out.getvalue()
+
+    def unload(self):
+        self.sim("-r", "nvidia_uvm", "nvidia_drm", command="modprobe")
+
+    def load(self):
+        for name in ("nvidia_uvm", "nvidia_drm"):
+            self.sim(name, command="modprobe")
 
     def write(self, path, text):
         place = self.root / path

@@ -114,9 +114,9 @@ def built():
 
 
 def functions():
-    """What the library says of its functions: the first and the last driver branch that has each (0: none is last)."""
-    rows = re.findall(rb"(nvml\w+) (\d{3}) (\d+)\n", (built() / "libnvidia-ml.so.1").read_bytes())
-    return {name.decode(): (int(first), int(last)) for name, first, last in rows}
+    """The functions of the library by name, with the first driver branch that has each."""
+    rows = re.findall(rb"(nvml\w+) (\d{3})\n", (built() / "libnvidia-ml.so.1").read_bytes())
+    return {name.decode(): int(first) for name, first in rows}
 
 
 def module_image(version, release, licence="NVIDIA", name="nvidia"):

@@ -155,52 +155,19 @@ def test_a_call_that_never_ends_can_only_be_killed(booted, symbol, gpu):
         assert process.wait() == -signal.SIGKILL
 
 
-# How many functions the libraries of these branches have, counted in NVIDIA's own; of 590 one more, which 580.159.04
-# has and 590.48.01 has not.
 @pytest.mark.parametrize(
-    "driver, number, some",
-    [
-        ("470.256.02", 255, [0, 13, 13, 13, 13]),
-        (OLD, 332, [13, 0, 13, 13, 13]),
-        ("550.90.07", 350, [13, 0, 0, 0, 13]),
-        ("580.159.04", 404, [13, 0, 0, 0, 0]),
-        ("590.48.01", 406, [13, 0, 0, 0, 0]),
-    ],
+    "driver, some",
+    [("470.256.02", [13, 13, 13]), (OLD, [0, 13, 13]), ("570.172.08", [0, 0, 13]), ("580.159.04", [0, 0, 0])],
 )
-def test_a_library_has_the_functions_of_its_branch(node, driver, number, some):
-    known = list(simnode.functions())
-    assert len(known) == 407
-    node.booted(driver)
-    there = node.python(
-        """
-n.nvmlInit()
-def has(name):
-    try:
-        n._nvmlGetFunctionPointer(name)
-    except n.NVMLError as error:
-        return error.value
-    return 0
-print(json.dumps({name: has(name) for name in %r}))
-"""
-        % (known,)
-    )
-    assert list(there.values()).count(0) == number
-    assert [
-        there[name]
-        for name in (
-            "nvmlRetry_NvRmControl",
-            "nvmlDeviceGetMemoryInfo_v2",
-            "nvmlDeviceGetPciInfoExt",
-            "nvmlDeviceGetNumaNodeId",
-            "nvmlDeviceGetMarginTemperature",
-        )
-    ] == some
+def test_a_library_has_the_functions_of_its_branch(node, driver, some):
+    symbols = ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMarginTemperature", "nvmlDeviceGetAddressingMode")
+    assert node.booted(driver).ask("[rc(n._nvmlGetFunctionPointer, name) for name in %r]" % (symbols,)) == some
 
 
 def test_functions_follow_the_installed_package(booted):
     assert "nvmlDeviceGetMarginTemperature" in booted.sim("library").stdout
     booted.library("590.48.01")
-    assert booted.sim("library").stdout.split()[-1] == "nvmlRetry_NvRmControl", "which 470 was the last to have"
+    assert "nvml" not in booted.sim("library").stdout
     assert booted.sim("library", "--quiet").stdout == ""
 
 
@@ -230,14 +197,13 @@ REFUSED = [
     (["inject", "error", "nvmlDeviceGetSerial", "lost"], "needs a number"),
     (["inject", "error", "nvmlDeviceGetNothing", "3"], "no function nvmlDeviceGetNothing"),
     (["inject", "missing-symbol", "nvmlDeviceGetNothing"], "no function nvmlDeviceGetNothing"),
-    (["inject", "hang", "nvmlInitWithFlags", "long"], "'forever' or 'frozen', not 'long'"),
+    (["inject", "hang", "nvmlInitWithFlags", "long"], "seconds or 'forever', not 'long'"),
     (["inject", "p2p-broken", "all", "--gpu", "0"], "numbers of GPUs with commas"),
     (["inject", "gpu-swapped", "1", "--gpu", "1"], "the number of another GPU"),
     (["inject", "gpu-hot", "--gpu", "9"], "no GPU 9"),
     (["inject", "packages-half-installed"], "has no installed package"),
     (["inject", "library-version", "new"], "'new' is no driver version"),
     (["inject", "stray-process", "idle", "--gpu", "1"], "knows compute and graphics"),
-    (["scenario", "no-such-scenario"], "unknown scenario 'no-such-scenario': known are steady"),
     (["mig", "--gpu", "0", "5g.1gb"], "no MIG profile 5g.1gb"),
     (["inject", "module-load-fails", "because"], "not 'because'"),
     (["clear", "no-such-fault"], "unknown fault"),

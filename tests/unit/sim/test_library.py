@@ -45,18 +45,14 @@ def test_an_upgrade_without_reload_then_a_reload(booted):
 
 
 def test_energy_grows_with_time(booted):
-    question = (
-        "[n.nvmlDeviceGetTotalEnergyConsumption(handle()), n.nvmlDeviceGetFieldValues(handle(), [83])[0].value.ullVal]"
-    )
+    question = "n.nvmlDeviceGetTotalEnergyConsumption(handle())"
     before = booted.ask(question)
     text = booted.read("run/gpusim/loaded")
     booted.write(
         "run/gpusim/loaded", re.sub(r"time = (\d+)", lambda found: "time = %d" % (int(found.group(1)) - 1000), text)
     )
     after = booted.ask(question)
-    assert all(1000 * 71250 <= now - then < 2000 * 71250 for then, now in zip(before, after)), (
-        "in millijoules, at 71.25 W for 1000 s"
-    )
+    assert 1000 * 71250 <= after - before < 2000 * 71250, "in millijoules, at 71.25 W for 1000 s"
 
 
 def test_library_beside_the_soname_link_decides(node):
@@ -100,14 +96,6 @@ def test_identity_follows_from_the_nodes_name(make_node):
     assert len({uuid for uuid, _serial, _pci in first + other}) == 16
     assert len({serial for _uuid, serial, _pci in first + other}) == 16
     assert [pci for _uuid, _serial, pci in first][:2] == ["00000000:1B:00.0", "00000000:43:00.0"]
-
-
-def test_a_handle_by_any_name_is_the_same_gpu(booted):
-    assert booted.ask(
-        "[n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByUUID(n.nvmlDeviceGetUUID(handle(5)))),"
-        " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId(b'0000:c3:00.0')),"
-        " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleBySerial(n.nvmlDeviceGetSerial(handle(5))))]"
-    ) == [5, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -178,14 +166,7 @@ def test_field_values(booted):
         "rc 3",
         "rc 3",
     ]
-    assert booted.ask("[field(165, scope=17), field(165, scope=18), field(91)]") == [1, "rc 2", 18]
-
-
-def test_p2p_and_topology(booted):
-    assert booted.ask(
-        "[n.nvmlDeviceGetP2PStatus(handle(0), handle(1), 2), n.nvmlDeviceGetTopologyCommonAncestor(handle(0), "
-        "handle(1)), n.nvmlDeviceGetTopologyCommonAncestor(handle(0), handle(7))]"
-    ) == [0, 40, 50]
+    assert booted.ask("[value(n.nvmlDeviceGetNvLinkState, handle(), link) for link in (17, 18)]") == [1, "rc 2"]
 
 
 def test_nvlink_leads_to_switches_or_gpus(make_node):

@@ -204,7 +204,7 @@ def test_files_of_the_same_stem_that_are_no_longer_made_go(node):
 def test_a_driver_that_does_not_answer(node):
     Run(node, state="refreshed")
     before = content(node)
-    node.sim("scenario", "module-unloaded")
+    node.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
     with pytest.raises(ctk.CtkError) as failed:
         Run(node, state="refreshed")
     assert "could not make the CDI file" in str(failed.value) and "Next step" in str(failed.value)

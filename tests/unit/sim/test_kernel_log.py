@@ -1,105 +1,13 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""XIDs arrive as events of NVML, as DCGM, device plugins and exporters wait for them."""
+"""The simulated kernel log, which the collection's own reader reads, too."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
-import subprocess
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernel_log, kmsg
-
-XID = 8
-LONG_MS = 600000
-PROGRAM = """
-import sys
-n.nvmlInit()
-events = n.nvmlEventSetCreate()
-for index in (1, 2):
-    n.nvmlDeviceRegisterEvents(handle(index), n.nvmlEventTypeXidCriticalError, events)
-print("ready", flush=True)
-for line in sys.stdin:
-    try:
-        data = n.nvmlEventSetWait_v2(events, int(line))
-        print(json.dumps([value(n.nvmlDeviceGetIndex, data.device), data.eventType, data.eventData, \
-data.gpuInstanceId, data.computeInstanceId]), flush=True)
-    except n.NVMLError as error:
-        print(json.dumps("rc %d" % error.value), flush=True)
-"""
-
-
-@contextlib.contextmanager
-def watching(node):
-    """A program that watches GPUs 1 and 2: each call waits for an event at most so many milliseconds."""
-    command, environment = node.client(PROGRAM)
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True
-    )
-
-    def asked(milliseconds):
-        process.stdin.write("%d\n" % milliseconds)
-        process.stdin.flush()
-
-    def answer():
-        return json.loads(process.stdout.readline())
-
-    try:
-        assert process.stdout.readline() == "ready\n"
-        yield asked, answer
-    finally:
-        process.stdin.close()
-        process.wait()
-
-
-def test_an_xid_arrives_with_its_gpu_and_its_number(booted):
-    booted.sim("inject", "xid", "31", "--gpu", "1")
-    with watching(booted) as (ask, answer):
-        # What was logged before it watched is none of its events.
-        ask(0)
-        assert answer() == "rc 10"
-        ask(LONG_MS)
-        booted.sim("log", "NVRM: GPU {pci}.0: not an Xid", "--gpu", "1")
-        booted.sim("inject", "xid", "48", "--gpu", "0")
-        booted.sim("inject", "xid", "79", "--gpu", "2")
-        assert answer() == [2, XID, 79, 0xFFFFFFFF, 0xFFFFFFFF]
-        # Two that have come before it asks again are told one after the other.
-        booted.sim("inject", "xid", "94", "--gpu", "1", "--mig", "5")
-        booted.sim("log", "NVRM: Xid (PCI:{pci}): 63, pid='<unknown>', name=<unknown>, Row Remapper", "--gpu", "1")
-        for expected in ([1, XID, 94, 5, 0xFFFFFFFF], [1, XID, 63, 0xFFFFFFFF, 0xFFFFFFFF], "rc 10"):
-            ask(0)
-            assert answer() == expected
-
-
-def test_faults_that_log_an_xid_are_events(booted):
-    with watching(booted) as (ask, answer):
-        for fault, code in (("ecc-uncorrectable", 95), ("remap-pending", 63), ("gpu-lost", 79)):
-            booted.sim("inject", fault, "--gpu", "2")
-            ask(LONG_MS)
-            # A lost GPU tells nothing about itself any more, but the event names it.
-            assert answer() == ["rc 15" if fault == "gpu-lost" else 2, XID, code, 0xFFFFFFFF, 0xFFFFFFFF]
-
-
-def test_the_first_version_of_the_wait_writes_no_instances(booted):
-    assert booted.python("""
-import os
-lib = ctypes.CDLL("libnvidia-ml.so.1")
-n.nvmlInit()
-created, data = ctypes.c_void_p(), (ctypes.c_ulonglong * 4)(0, 0, 0, 7)
-lib.nvmlEventSetCreate(ctypes.byref(created))
-lib.nvmlDeviceRegisterEvents(handle(3), ctypes.c_ulonglong(8), created)
-with open(os.environ["GPUSIM_ROOT"] + "/dev/kmsg", "a") as log:
-    log.write("3,100000,1,-;NVRM: Xid (PCI:0000:61:00): 119, pid=1, name=x, Timeout\\\\n")
-index = ctypes.c_uint()
-answers = [lib.nvmlEventSetWait(created, data, 1000), lib.nvmlDeviceGetIndex(ctypes.c_void_p(data[0]), \
-ctypes.byref(index)), index.value]
-print(json.dumps(answers + list(data)[1:]))
-""") == [0, 0, 3, XID, 119, 7]
-
-
-# ---- the kernel log, read by the collection's own reader, too ----
 
 RECORD = re.compile(r"^(\d+),(\d+),(\d+),-;(.*)$")
 

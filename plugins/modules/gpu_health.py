@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.info_module
   - gpufleet.lifecycle._health_expectation
+  - gpufleet.lifecycle._health_expectation.policy
   - gpufleet.lifecycle._nvml_binding
 options:
   phase:
@@ -95,42 +96,6 @@ options:
     elements: str
     choices: [fail, unknown]
     default: [fail, unknown]
-  policy:
-    description:
-      - Thresholds by name, C(models), C(strict) and C(waivers); what it does not say is as in the collection.
-      - The thresholds are listed in the documentation of the checks.
-      - C(models) is a dictionary of thresholds for the GPUs whose name fits a pattern, such as V(*H100*). The longest
-        pattern that fits wins.
-      - C(strict) is a list of ids of checks, or patterns of them, whose notices fail.
-      - An id, a threshold or an entry that does not exist is refused.
-    type: dict
-  policy_file:
-    description:
-      - A YAML or JSON file on the controller with such a policy. What O(policy) says wins over it. A relative path is
-        one from the playbook.
-    type: path
-  waivers:
-    description:
-      - Checks that are accepted for a while although they fail or are unknown. They stay visible as V(waived).
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      check:
-        description: The RV(health.checks[].id) of the check.
-        type: str
-        required: true
-      entity:
-        description: The RV(health.checks[].entity), such as the UUID of a GPU. Without it the waiver covers all.
-        type: str
-      reason:
-        description: Why it is accepted.
-        type: str
-        required: true
-      expires:
-        description: The last day in UTC, such as V(2026-12-31), or the moment, such as V(2026-12-31T12:00:00Z).
-        type: str
-        required: true
   full:
     description:
       - Whether a task that its verdict fails returns everything too. Otherwise, and with less than C(-vv), RV(health)

@@ -28,6 +28,7 @@ description:
     project's simulator, and so was the data path between GPUs.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._health_expectation.policy
   - gpufleet.lifecycle._nvml_binding
 attributes:
   check_mode:
@@ -131,38 +132,6 @@ options:
     elements: str
     choices: [fail, unknown]
     default: [fail, unknown]
-  policy:
-    description:
-      - Thresholds by name and more, as in M(gpufleet.lifecycle.gpu_health).
-    type: dict
-  policy_file:
-    description:
-      - A YAML or JSON file on the controller with such a policy. What O(policy) says wins over it. A relative path is
-        one from the playbook.
-    type: path
-  waivers:
-    description:
-      - Checks that are accepted for a while although they fail or are unknown. They stay visible as V(waived).
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      check:
-        description: The RV(gpufleet.lifecycle.gpu_health#module:health.checks[].id) of the check.
-        type: str
-        required: true
-      entity:
-        description: The RV(gpufleet.lifecycle.gpu_health#module:health.checks[].entity), such as the UUID of a GPU.
-          Without it the waiver covers all.
-        type: str
-      reason:
-        description: Why it is accepted.
-        type: str
-        required: true
-      expires:
-        description: The last day in UTC, such as V(2026-12-31), or the moment, such as V(2026-12-31T12:00:00Z).
-        type: str
-        required: true
   full:
     description:
       - Whether a task that its verdict fails returns the checks that pass, too. C(-vv) does the same.

@@ -176,16 +176,15 @@ def render_checks(families: Iterable[Any], known_actions: Iterable[str], policy:
             thresholds = find_thresholds(row, limits)
             for key in thresholds:
                 used_by.setdefault(key, []).append(row.ident)
-            numbers = ", ".join(str(number) for number in row.row)
             actions = find_actions(row, known_actions)
             rows.append(
                 (
-                    *(_code([row.ident]), numbers, row.scope, row.title, _code(row.signals)),
+                    *(_code([row.ident]), row.scope, row.title, _code(row.signals)),
                     *(_code(actions), _code(thresholds), row.source),
                 )
             )
         title = " ".join(family.__doc__.strip().split("\n\n")[0].split()).rstrip(".")
-        head = ("Check", "No.", "Scope", "Passes when", "Reads", "Asks for", "Policy", "Source of the rule")
+        head = ("Check", "Scope", "Passes when", "Reads", "Asks for", "Policy", "Source of the rule")
         lines += ["", "## " + title, "", *_table(head, rows)]
     lines += ["", *CHECKS_EXAMPLE.splitlines()]
     lines += ["", "## Thresholds", "", "Set one with `gpu_health_policy`.", ""]

@@ -109,53 +109,44 @@ def _check_time(taken, node, now, again) -> None:
         )
 
 
-def usable(ctx) -> list[dict]:
+def usable(ctx) -> dict:
     """Check that a baseline is available where one is required."""
     ident = "baseline.usable"
     checks = Checks(ident, source="baseline")
     if ctx.baseline is None:
         if ctx.phase in ("post", "soak"):
-            return [
-                checks.unknown(
-                    None,
-                    SCHEMA,
-                    "Phase %s compares with a baseline and none was given. Pass baseline or baseline_file."
-                    % (ctx.phase,),
-                )
-            ]
-        return [checks.none("Nothing is compared with an earlier reading.")]
+            return checks.unknown(
+                None,
+                SCHEMA,
+                "Phase %s compares with a baseline and none was given. Pass baseline or baseline_file." % (ctx.phase,),
+            )
+        return checks.none("Nothing is compared with an earlier reading.")
     old = ctx.baseline["snapshot"]
     status = model.item(old, "status")
     if status != "ok" or not model.by_uuid(old):
-        return [
-            checks.unknown(
-                status,
-                "ok",
-                "NVML showed no GPU when the baseline was taken (%s), so nothing can be compared. Take a new "
-                "one on a healthy node." % (status,),
-            )
-        ]
+        return checks.unknown(
+            status,
+            "ok",
+            "NVML showed no GPU when the baseline was taken (%s), so nothing can be compared. Take a new "
+            "one on a healthy node." % (status,),
+        )
     nameless = [model.entity(gpu) for gpu in model.gpus(old) if model.uuid(gpu) is None or model.address(gpu) is None]
     if nameless:
-        return [
-            checks.unknown(
-                nameless,
-                [],
-                "GPUs were not readable when the baseline was taken: %s. Take a new one on a healthy node."
-                % (", ".join(nameless),),
-            )
-        ]
+        return checks.unknown(
+            nameless,
+            [],
+            "GPUs were not readable when the baseline was taken: %s. Take a new one on a healthy node."
+            % (", ".join(nameless),),
+        )
     # A library that never answered did not say whether it is the simulator's.
     answered = model.item(ctx.snapshot, "nvml", "rc") is not None
     if answered and bool(model.item(old, "simulated")) != bool(model.item(ctx.snapshot, "simulated")):
-        return [
-            checks.fail(
-                bool(model.item(ctx.snapshot, "simulated")),
-                bool(model.item(old, "simulated")),
-                "One of baseline and reading is simulated and the other is not. Take a new baseline.",
-            )
-        ]
-    return [checks.good(status, "ok")]
+        return checks.fail(
+            bool(model.item(ctx.snapshot, "simulated")),
+            bool(model.item(old, "simulated")),
+            "One of baseline and reading is simulated and the other is not. Take a new baseline.",
+        )
+    return checks.good(status, "ok")
 
 
 def list_changes(ctx) -> list[dict]:
@@ -192,22 +183,18 @@ def check_regressions(ctx) -> dict:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         "baseline.usable",
-        "node",
         usable,
         "There is a baseline to compare with where there must be, and it holds every GPU",
         ("baseline.snapshot",),
         "this collection",
-        (),
     ),
-    model.Row(
+    model.node_row(
         "baseline.changes",
-        "node",
         check_regressions,
         "Nothing changed for the worse since the baseline (a notice)",
         ("baseline", "reading"),
         "this collection",
-        (2, 39, 50, 53),
     ),
 )

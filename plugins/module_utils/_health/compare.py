@@ -137,6 +137,13 @@ def make_unchanged_judge(ident, key, what, step, kind=NUMBER, action=None):
     return judge
 
 
+def make_unchanged_row(ident, key, what, step, action, title, source, kind=NUMBER) -> model.Row:
+    """Return the row of a check of make_unchanged_judge."""
+    return model.gpu_row(
+        ident, make_unchanged_judge(ident, key, what, step, kind, action), title, ("gpu." + key,), source
+    )
+
+
 def find_branch(ctx) -> int | None:
     """The running driver's branch, 535 of 535.261.03; None if not known."""
     version = model.reading(model.item(ctx.snapshot, "system"), "driver_version").value

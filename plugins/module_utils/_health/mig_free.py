@@ -117,13 +117,11 @@ def check_mig_free(ctx) -> dict:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         IDENT,
-        "node",
         check_mig_free,
         "A reading taken while no MIG instance existed, if one is given, is of this boot and recent",
         ("expect.mig_free", "reading.boot_id"),
         "nvml.h, nvmlDeviceGetRemappedRows: not supported while MIG instances exist",
-        (14, 15),
     ),
 )

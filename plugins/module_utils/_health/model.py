@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 
 PASS, FAIL, UNKNOWN, WAIVED, NOT_APPLICABLE = "pass", "fail", "unknown", "waived", "not_applicable"
 STATUSES = (PASS, FAIL, UNKNOWN, WAIVED, NOT_APPLICABLE)
@@ -40,8 +41,9 @@ Context = collections.namedtuple(
 )
 # One kind of check: ident is the id of its checks. judge(ctx, gpu) is called for every GPU with a handle if scope is
 # "gpu", judge(ctx) once if it is "node"; it answers one check or a list of them. title, signals (what it reads) and
-# source (whose rule it is) are for the documentation; row are the numbers of the check in the project's list of checks.
-Row = collections.namedtuple("Row", ["ident", "scope", "judge", "title", "signals", "source", "row"])
+# source (whose rule it is) are for the documentation.
+Row = collections.namedtuple("Row", ["scope", "ident", "judge", "title", "signals", "source"])
+node_row, gpu_row = functools.partial(Row, "node"), functools.partial(Row, "gpu")
 SCOPES = ("node", "gpu")
 # rc is None where there is no answer at all.
 Reading = collections.namedtuple("Reading", ["known", "value", "rc", "error"])

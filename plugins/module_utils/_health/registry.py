@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All families of checks, in the order of the report, and the table of all their rows.
 
-A new family is a module of this package that ends with ROWS = (model.Row(...), ...), and its name here.
+A new family is a module of this package that ends with ROWS = (model.node_row(...), ...), and its name here.
 """
 
 from __future__ import annotations

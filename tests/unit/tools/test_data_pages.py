@@ -87,7 +87,7 @@ def test_page_lists_every_check_and_every_threshold_once(policy):
 
 
 def test_bar_and_line_end_in_a_text_keep_the_table_whole():
-    row = model.Row("x.y", "node", lambda ctx: None, "a | b\nc", ("s",), "source", ())
+    row = model.node_row("x.y", lambda ctx: None, "a | b\nc", ("s",), "source")
     family = type("Family", (), {"ROWS": (row,), "__doc__": "A family.\n\nMore."})
     page = data_pages.render_checks([family], model.ACTIONS, {})
     (line,) = [line for line in page.splitlines() if line.startswith("| `x.y`")]

@@ -129,9 +129,8 @@ def is_idle(gpu) -> bool | None:
 
 HARDWARE = "nvml.h, nvmlClocksEventReason"
 ROWS = (
-    model.Row(
+    model.gpu_row(
         "gpu.hw_slowdown",
-        "gpu",
         functools.partial(
             check_hardware_slowdown,
             ident="gpu.hw_slowdown",
@@ -146,11 +145,9 @@ ROWS = (
         "No slowdown by the hardware",
         ("gpu.clocks_event_reasons",),
         HARDWARE + "HwSlowdown",
-        (19,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.hw_thermal_slowdown",
-        "gpu",
         functools.partial(
             check_hardware_slowdown,
             ident="gpu.hw_thermal_slowdown",
@@ -162,11 +159,9 @@ ROWS = (
         "No thermal slowdown by the hardware",
         ("gpu.clocks_event_reasons",),
         HARDWARE + "HwThermalSlowdown",
-        (19,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.power_brake",
-        "gpu",
         functools.partial(
             check_hardware_slowdown,
             ident="gpu.power_brake",
@@ -181,33 +176,26 @@ ROWS = (
         "No power brake from outside",
         ("gpu.clocks_event_reasons",),
         HARDWARE + "HwPowerBrakeSlowdown",
-        (19,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.sw_slowdown",
-        "gpu",
         check_software_slowdown,
         "The driver does not hold the clocks back for power, heat or sync boost (a notice if it does)",
         ("gpu.clocks_event_reasons",),
         HARDWARE + "SwPowerCap, SyncBoost, SwThermalSlowdown",
-        (20,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.applications_clocks",
-        "gpu",
         check_application_clocks,
         "The application clocks are those of the baseline",
         ("gpu.applications_clocks_mhz", "gpu.applications_clocks_default_mhz"),
         "NVIDIA driver persistence guide: lost when the driver deinitialises",
-        (23,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.clocks_max",
-        "gpu",
         check_max_clocks,
         "The highest clocks are not lower than in the baseline",
         ("gpu.clocks_max_mhz",),
         "nvml.h, nvmlDeviceGetMaxClockInfo",
-        (23,),
     ),
 )

@@ -169,9 +169,8 @@ def list_container_devices(ctx) -> set[str] | None:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         "node.cdi",
-        "node",
         check_cdi,
         "CDI describes the GPUs and MIG devices as they are, where the policy asks for it",
         (
@@ -183,6 +182,5 @@ ROWS = (
             "snapshot.gpus.mig_instances",
         ),
         "Container Device Interface specification",
-        (58,),
     ),
 )

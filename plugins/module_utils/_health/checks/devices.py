@@ -206,22 +206,18 @@ def make_verdict(checks, observed, answer) -> dict:
 
 
 ROWS = (
-    model.Row(
+    model.gpu_row(
         "gpu.device_node",
-        "gpu",
         gpu_node,
         "The GPU's device file is there, of the right number, and open to those that the driver says",
         ("snapshot.gpus.minor_number", "system.device_nodes", "system.device_numbers", "system.device_params"),
         "NVIDIA driver README, nvidia-modprobe(1)",
-        (57,),
     ),
-    model.Row(
+    model.node_row(
         "node.device_nodes",
-        "node",
         check_shared_files,
         "The driver's other device files are there, of the right number, and open to those that the driver says",
         ("system.device_nodes", "system.device_numbers", "system.device_params", "system.modules"),
         "NVIDIA driver README, nvidia-modprobe(1)",
-        (57,),
     ),
 )

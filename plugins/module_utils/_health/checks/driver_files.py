@@ -329,67 +329,49 @@ def check_toolkit(ctx) -> dict:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         "driver.gsp_firmware_file",
-        "node",
         gsp_firmware,
         "The GSP firmware of the driver's version is on disk",
         ("audit.versions.gsp_firmware",),
         "NVIDIA driver README, GSP Firmware",
-        (38,),
     ),
-    model.Row(
+    model.node_row(
         "driver.nouveau",
-        "node",
         check_nouveau,
         "The nouveau driver is not loaded",
         ("audit.nouveau_loaded",),
         "NVIDIA driver README, Interaction with the Nouveau Driver",
-        (51,),
     ),
-    model.Row(
+    model.node_row(
         "driver.dkms",
-        "node",
         check_dkms,
         "DKMS has the module installed for the running and the next kernel",
         ("audit.findings",),
         "dkms(8)",
-        (52,),
     ),
-    model.Row(
-        "driver.reboot_safe",
-        "node",
-        reboot_safe,
-        "A reboot brings the driver back",
-        ("audit.reboot_safe",),
-        "this collection",
-        (52,),
+    model.node_row(
+        "driver.reboot_safe", reboot_safe, "A reboot brings the driver back", ("audit.reboot_safe",), "this collection"
     ),
-    model.Row(
+    model.node_row(
         "driver.flavour",
-        "node",
         check_flavour,
         "The kernel module is open or proprietary as in the baseline, and open where there is no other",
         ("audit.flavour", "audit.versions.modules", "snapshot.gpus.architecture"),
         "NVIDIA driver README, Open Linux Kernel Modules",
-        (53,),
     ),
-    model.Row(
+    model.node_row(
         "driver.libcuda",
-        "node",
         check_libcuda,
         "libcuda is installed and of the driver's version",
         ("system.libcuda", "audit.versions.loaded"),
         "NVIDIA CUDA Compatibility guide",
-        (55,),
     ),
-    model.Row(
+    model.node_row(
         "node.cuda_toolkit",
-        "node",
         check_toolkit,
         "The driver runs what the installed CUDA toolkits build (a notice)",
         ("system.toolkit", "snapshot.system.cuda_driver_version"),
         "NVIDIA CUDA Compatibility guide",
-        (56,),
     ),
 )

@@ -149,60 +149,48 @@ def mode_pending(ctx, gpu, ident, current_key, pending_key, what, action) -> dic
 
 
 ROWS = (
-    model.Row(
+    model.gpu_row(
         "gpu.ecc_volatile",
-        "gpu",
         volatile_uncorrected,
         "No uncorrectable memory errors since the driver was loaded",
         ("gpu.ecc_volatile_uncorrected", "gpu.mig_mode_current"),
         "nvml.h, nvmlDeviceGetTotalEccErrors; XIDs 48, 94, 95 of the NVIDIA XID catalogue",
-        (9,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.ecc_volatile_corrected",
-        "gpu",
         volatile_corrected,
         "Corrected memory errors do not pile up (a notice if they do)",
         ("gpu.ecc_volatile_corrected", "gpu.mig_mode_current") + compare.COUNTER_SIGNALS,
         "nvml.h, nvmlDeviceGetTotalEccErrors",
-        (10,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.ecc_aggregate",
-        "gpu",
         aggregate_uncorrected,
         "No new uncorrectable memory errors in the GPU's life since the baseline",
         ("gpu.ecc_aggregate_uncorrected",),
         "nvml.h, nvmlDeviceGetTotalEccErrors",
-        (11,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.sram_threshold",
-        "gpu",
         sram_threshold,
         "The SRAM has fewer uncorrectable errors than NVIDIA's threshold for an exchange",
         ("gpu.sram_ecc", "snapshot.system.driver_version"),
         "NVIDIA GPU Memory Error Management, RMA policy; nvml.h, nvmlDeviceGetSramEccErrorStatus",
-        (12,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.ecc_pending",
-        "gpu",
         check_pending_mode,
         "The ECC mode does not change at the next reset",
         ("gpu.ecc_mode_current", "gpu.ecc_mode_pending"),
         "nvml.h, nvmlDeviceGetEccMode",
-        (37,),
     ),
-    model.Row(
+    compare.make_unchanged_row(
         "gpu.ecc_mode",
-        "gpu",
-        compare.make_unchanged_judge(
-            "gpu.ecc_mode", "ecc_mode_current", "ECC mode", "Set it again and reboot.", action="restore_setting"
-        ),
+        "ecc_mode_current",
+        "ECC mode",
+        "Set it again and reboot.",
+        "restore_setting",
         "The ECC mode is that of the baseline",
-        ("gpu.ecc_mode_current",),
         "nvml.h, nvmlDeviceGetEccMode",
-        (37,),
     ),
 )

@@ -265,32 +265,26 @@ def format_clique(content) -> str:
 
 
 ROWS = (
-    model.Row(
+    model.gpu_row(
         "gpu.p2p",
-        "gpu",
         check_peers,
         "Peer-to-peer access that worked in the baseline works; without one, that of boards that connect all GPUs "
         "(a notice if a driver setting disables it)",
         ("gpu.p2p", "gpu.name", "gpu.mig_mode_current"),
         "nvml.h, nvmlDeviceGetP2PStatus",
-        (28,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.fabric",
-        "gpu",
         check_fabric,
         "The GPU has joined its NVLink fabric, and the fabric is healthy; while it joins, that is unknown: read again",
         ("gpu.fabric", "reading.uptime_s"),
         "nvml.h, nvmlGpuFabricInfoV_t",
-        (30,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.fabric_clique",
-        "gpu",
         check_clique,
         "The GPU is in the NVLink domain and clique of the baseline",
         ("gpu.fabric",),
         "nvml.h, nvmlGpuFabricInfoV_t",
-        (30,),
     ),
 )

@@ -25,29 +25,15 @@ def list_switches(ctx) -> tuple:
 
 def check_nvswitches(ctx) -> dict:
     """The same NVSwitches are on the PCI bus as in the baseline."""
-    checks = Checks("node.nvswitches", source="baseline")
-    now, old = list_switches(ctx)
-    if now is None:
-        return checks.unknown(
-            None,
-            old.value or None,
-            "The NVSwitches on the PCI bus cannot be listed. Look at lspci -d 10de: on the node.",
-        )
-    if not old.given:
-        return checks.none("There is no baseline to compare the NVSwitches with.", now)
-    if not old.known:
-        return checks.unknown(now, None, "The baseline does not have the NVSwitches. %s" % (nodefacts.AGAIN,))
-    if not now and not old.value:
-        return checks.none("There are no NVSwitches on the PCI bus.", [])
-    lost = [address for address in old.value if address not in now]
-    if lost:
-        return checks.fail(
-            now,
-            old.value,
-            "NVSwitches of the baseline are not on the PCI bus: %s. Look for SXid in the kernel log, then "
-            "power-cycle the node." % (", ".join(lost),),
-        )
-    return checks.good(now, old.value)
+    return nvlink_switches.compare_addresses(
+        Checks("node.nvswitches", source="baseline"),
+        *list_switches(ctx),
+        "NVSwitches",
+        "The NVSwitches on the PCI bus cannot be listed. Look at lspci -d 10de: on the node.",
+        "There are no NVSwitches on the PCI bus.",
+        "NVSwitches of the baseline are not on the PCI bus: %s. Look for SXid in the kernel log, then "
+        "power-cycle the node.",
+    )
 
 
 def check_need(ctx, checks) -> dict | None:
@@ -159,49 +145,39 @@ def same_version(ctx, checks, key, name) -> dict:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         "node.nvswitches",
-        "node",
         check_nvswitches,
         "The NVSwitches of the baseline are on the PCI bus",
         ("system.nvswitches",),
         GUIDE,
-        (29,),
     ),
-    model.Row(
+    model.node_row(
         "node.fabric_manager",
-        "node",
         fabric_manager,
         "The fabric manager runs where there are NVSwitches, or NVLink 5 switches",
         ("system.nvswitches", "system.nvlink_managers", "system.units"),
         GUIDE,
-        (29,),
     ),
-    model.Row(
+    model.node_row(
         "node.fabric_manager_version",
-        "node",
         fabric_manager_version,
         "The fabric manager is of the driver's version",
         ("system.fabricmanager", "audit.versions.loaded"),
         GUIDE,
-        (29,),
     ),
-    model.Row(
+    model.node_row(
         "node.imex",
-        "node",
         check_imex,
         "IMEX runs, where the policy asks for it",
         ("system.units",),
         "NVIDIA IMEX Service guide",
-        (31,),
     ),
-    model.Row(
+    model.node_row(
         "node.imex_version",
-        "node",
         imex_version,
         "IMEX is of the driver's version, where the policy asks for it",
         ("system.imex", "audit.versions.loaded"),
         "NVIDIA IMEX Service guide",
-        (31,),
     ),
 )

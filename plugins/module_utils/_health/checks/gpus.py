@@ -13,41 +13,35 @@ from ..nodefacts import Checks
 LOOK = "Look for NVRM lines in the kernel log."
 
 
-def check_count(ctx) -> list[dict]:
+def check_count(ctx) -> dict:
     """NVML's own number, the list, and the baseline agree."""
     checks = Checks("gpu.count")
     now = model.number(ctx.snapshot, "count")
     listed = len(model.gpus(ctx.snapshot))
     if not now.known:
-        return [
-            checks.unknown(
-                model.format_reading(now), None, "The GPUs were not counted. See nvml.answers.", source="hardware"
-            )
-        ]
+        return checks.unknown(
+            model.format_reading(now), None, "The GPUs were not counted. See nvml.answers.", source="hardware"
+        )
     if now.value != listed:
-        return [
-            checks.unknown(
-                listed,
-                now.value,
-                "NVML counts %d GPUs and %d are in the reading. Read the node again." % (now.value, listed),
-                source="hardware",
-            )
-        ]
+        return checks.unknown(
+            listed,
+            now.value,
+            "NVML counts %d GPUs and %d are in the reading. Read the node again." % (now.value, listed),
+            source="hardware",
+        )
     if ctx.baseline is not None:
         expected = len(model.gpus(ctx.baseline["snapshot"]))
         if now.value != expected:
-            return [
-                checks.fail(
-                    now.value,
-                    expected,
-                    "NVML counts %d GPUs; expected %d as in the baseline. %s" % (now.value, expected, LOOK),
-                    source="baseline",
-                )
-            ]
-        return [checks.good(now.value, expected, source="baseline")]
+            return checks.fail(
+                now.value,
+                expected,
+                "NVML counts %d GPUs; expected %d as in the baseline. %s" % (now.value, expected, LOOK),
+                source="baseline",
+            )
+        return checks.good(now.value, expected, source="baseline")
     if now.value < 1:
-        return [checks.fail(0, "at least 1", "NVML counts no GPU. %s" % (LOOK,))]
-    return [checks.good(now.value, "at least 1")]
+        return checks.fail(0, "at least 1", "NVML counts no GPU. %s" % (LOOK,))
+    return checks.good(now.value, "at least 1")
 
 
 def list_bus_addresses(ctx) -> set:
@@ -65,46 +59,40 @@ def list_opened_addresses(ctx) -> set:
     return set(model.address(gpu) for gpu in model.gpus(ctx.snapshot) if model.is_opened(gpu)) - set([None])
 
 
-def on_the_bus(ctx) -> list[dict]:
+def on_the_bus(ctx) -> dict:
     """Every NVIDIA GPU on the PCI bus is one that NVML opens, and the other way round."""
     checks = Checks("gpu.on_bus", source="hardware")
     bus = list_bus_addresses(ctx)
     if not bus or None in bus:
-        return [
-            checks.unknown(
-                None, None, "No NVIDIA GPU could be listed on the PCI bus. Look at lspci -d 10de: on the node."
-            )
-        ]
+        return checks.unknown(
+            None, None, "No NVIDIA GPU could be listed on the PCI bus. Look at lspci -d 10de: on the node."
+        )
     seen = list_opened_addresses(ctx)
     if model.item(ctx.snapshot, "status") != "ok":
-        return [
-            checks.unknown(
-                sorted(seen),
-                sorted(bus),
-                "%d GPUs are on the PCI bus; which of them work is not known. See nvml.answers." % (len(bus),),
-            )
-        ]
+        return checks.unknown(
+            sorted(seen),
+            sorted(bus),
+            "%d GPUs are on the PCI bus; which of them work is not known. See nvml.answers." % (len(bus),),
+        )
     silent, strange = sorted(bus - seen), sorted(seen - bus)
     nameless = [
         model.entity(gpu) for gpu in model.gpus(ctx.snapshot) if model.is_opened(gpu) and model.address(gpu) is None
     ]
     if nameless and len(silent) <= len(nameless) and not strange:
-        return [
-            checks.unknown(
-                sorted(seen),
-                sorted(bus),
-                "NVML opens %s and does not tell where it is; on the PCI bus are also %s. Read the node "
-                "again as root. %s" % (", ".join(nameless), ", ".join(silent) or "no others", LOOK),
-            )
-        ]
+        return checks.unknown(
+            sorted(seen),
+            sorted(bus),
+            "NVML opens %s and does not tell where it is; on the PCI bus are also %s. Read the node "
+            "again as root. %s" % (", ".join(nameless), ", ".join(silent) or "no others", LOOK),
+        )
     if silent or strange:
         parts = []
         if silent:
             parts.append("on the PCI bus, but not opened by NVML: %s" % (", ".join(silent),))
         if strange:
             parts.append("known to NVML, but not on the PCI bus: %s" % (", ".join(strange),))
-        return [checks.fail(sorted(seen), sorted(bus), "GPUs %s. %s" % ("; ".join(parts), LOOK))]
-    return [checks.good(sorted(seen), sorted(bus))]
+        return checks.fail(sorted(seen), sorted(bus), "GPUs %s. %s" % ("; ".join(parts), LOOK))
+    return checks.good(sorted(seen), sorted(bus))
 
 
 def check_handles(ctx) -> list[dict]:
@@ -266,49 +254,39 @@ def recovery_action(ctx, gpu) -> dict:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         "gpu.count",
-        "node",
         check_count,
         "NVML's count of GPUs, its list and the baseline agree",
         ("snapshot.count", "snapshot.gpus"),
         "NVML nvmlDeviceGetCount_v2",
-        (1,),
     ),
-    model.Row(
+    model.node_row(
         "gpu.on_bus",
-        "node",
         on_the_bus,
         "Every NVIDIA GPU on the PCI bus is opened by NVML, and the other way round",
         ("audit.pci", "snapshot.gpus[].handle", "snapshot.gpus[].pci_bus_id"),
         "lspci, class 03 of vendor 10de",
-        (1,),
     ),
-    model.Row(
+    model.node_row(
         "gpu.handle",
-        "node",
         check_handles,
         "NVML opens each GPU",
         ("snapshot.gpus[].handle",),
         "NVML nvmlDeviceGetHandleByIndex_v2",
-        (1, 7),
     ),
-    model.Row(
+    model.node_row(
         "gpu.present",
-        "node",
         check_presence,
         "The same GPUs, by UUID, at the same PCI addresses as in the baseline",
         ("snapshot.gpus[].uuid", "snapshot.gpus[].pci_bus_id"),
         "NVML nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3",
-        (2,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.recovery_action",
-        "gpu",
         recovery_action,
         "The driver advises no recovery action; one that is not known fails",
         ("gpu.recovery_action", "snapshot.system.driver_version"),
         "nvml.h, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION",
-        (18,),
     ),
 )

@@ -375,18 +375,15 @@ FITS = {
 
 TABLE = "this collection's table of boards"
 ROWS = (
-    model.Row(
+    model.node_row(
         NODE_CHECK,
-        "node",
         check_node,
         "The node has the GPUs and NVSwitches that it should: as expect.hardware says, else as its board and its peers",
         ("snapshot.count", "system.nvswitches", "expect.hardware", "expect.peers"),
         TABLE,
-        (1,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.hardware",
-        "gpu",
         check_gpu,
         "The GPU has the memory, ECC, NVLinks and PCIe lanes that it should: as expect.hardware says, "
         "else as its board",
@@ -399,6 +396,5 @@ ROWS = (
             "expect.hardware",
         ),
         TABLE,
-        (1, 25, 26, 37),
     ),
 )

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from .. import compare, model, policy, signals
 from ..compare import NUMBER
 from ..model import PASS
@@ -98,11 +100,7 @@ def check_inforom(ctx, gpu) -> dict:
     )
 
 
-def make_identity_row(ident, key, what, step, action, title, source, row, kind=str):
-    judge = compare.make_unchanged_judge(ident, key, what, step, kind, action)
-    return model.Row(ident, "gpu", judge, title, ("gpu." + key,), source, row)
-
-
+make_identity_row = functools.partial(compare.make_unchanged_row, kind=str)
 FLASHED = "Find out who flashed it, or compare the release notes; then take a new baseline."
 
 
@@ -154,7 +152,6 @@ ROWS = (
         "hold",
         "The serial number is that of the baseline",
         "nvml.h, nvmlDeviceGetSerial",
-        (2,),
     ),
     make_identity_row(
         "gpu.board_part_number",
@@ -164,7 +161,6 @@ ROWS = (
         "hold",
         "The board part number is that of the baseline",
         "nvml.h, nvmlDeviceGetBoardPartNumber",
-        (2,),
     ),
     make_identity_row(
         "gpu.pci_device",
@@ -174,7 +170,6 @@ ROWS = (
         "hold",
         "The PCI device id is that of the baseline",
         "nvml.h, nvmlDeviceGetPciInfo_v3",
-        (2,),
     ),
     make_identity_row(
         "gpu.pci_subsystem",
@@ -184,36 +179,29 @@ ROWS = (
         "hold",
         "The PCI subsystem id is that of the baseline",
         "nvml.h, nvmlDeviceGetPciInfo_v3",
-        (2,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.gsp_version",
-        "gpu",
         gsp_version,
         "The GSP firmware has the version of the driver",
         ("gpu.gsp_firmware_version", "gpu.gsp_firmware_mode", "snapshot.system.driver_version"),
         "nvml.h, nvmlDeviceGetGspFirmwareVersion",
-        (38,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.gsp_mode",
-        "gpu",
         gsp_mode,
         "A GPU that worked with GSP firmware still does (a notice if it began to)",
         ("gpu.gsp_firmware_mode", "snapshot.system.driver_version"),
         "nvml.h, nvmlDeviceGetGspFirmwareMode",
-        (38,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.inforom",
-        "gpu",
         check_inforom,
         "The InfoROM is valid",
         ("gpu.inforom_valid",),
         "nvml.h, nvmlDeviceValidateInforom",
-        (39,),
     ),
-    make_identity_row(
+    compare.make_unchanged_row(
         "gpu.inforom_checksum",
         "inforom_config_checksum",
         "Checksum of the InfoROM's configuration",
@@ -221,8 +209,6 @@ ROWS = (
         None,
         "The checksum of the InfoROM's configuration is that of the baseline (a notice if not)",
         "nvml.h, nvmlDeviceGetInforomConfigurationChecksum",
-        (39,),
-        compare.NUMBER,
     ),
     make_identity_row(
         "gpu.inforom_version",
@@ -232,7 +218,6 @@ ROWS = (
         None,
         "The InfoROM's version is that of the baseline (a notice if not)",
         "nvml.h, nvmlDeviceGetInforomImageVersion",
-        (39,),
     ),
     make_identity_row(
         "gpu.vbios",
@@ -242,39 +227,28 @@ ROWS = (
         None,
         "The VBIOS version is that of the baseline (a notice if not)",
         "nvml.h, nvmlDeviceGetVbiosVersion",
-        (39,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.memory_total",
-        "gpu",
         memory_total,
         "The GPU has as much memory as in the baseline",
         ("gpu.memory_total_bytes",),
         "nvml.h, nvmlDeviceGetMemoryInfo; XID 168 of the NVIDIA XID catalogue",
-        (41,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.memory_reserved",
-        "gpu",
         memory_reserved,
         "The driver reserves about as much memory as in the baseline (a notice if more)",
         ("gpu.memory_reserved_bytes", "snapshot.system.driver_version"),
         "nvml.h, nvmlMemory_v2_t",
-        (41,),
     ),
-    model.Row(
+    compare.make_unchanged_row(
         "gpu.bar1_total",
-        "gpu",
-        compare.make_unchanged_judge(
-            "gpu.bar1_total",
-            "bar1_total_bytes",
-            "BAR1 size in bytes",
-            "Look at the firmware settings of the node (resizable BAR, above 4G decoding).",
-            action="hold",
-        ),
+        "bar1_total_bytes",
+        "BAR1 size in bytes",
+        "Look at the firmware settings of the node (resizable BAR, above 4G decoding).",
+        "hold",
         "The BAR1 window is as large as in the baseline",
-        ("gpu.bar1_total_bytes",),
         "nvml.h, nvmlBAR1Memory_t",
-        (42,),
     ),
 )

@@ -88,33 +88,27 @@ def format_instances(listed) -> str:
 
 
 ROWS = (
-    model.Row(
+    model.gpu_row(
         "gpu.mig_pending",
-        "gpu",
         check_pending_mode,
         "The MIG mode does not change at the next reset",
         ("gpu.mig_mode_current", "gpu.mig_mode_pending"),
         "nvml.h, nvmlDeviceGetMigMode",
-        (34,),
     ),
-    model.Row(
+    compare.make_unchanged_row(
         "gpu.mig_mode",
-        "gpu",
-        compare.make_unchanged_judge(
-            "gpu.mig_mode", "mig_mode_current", "MIG mode", "Set it again.", action="restore_setting"
-        ),
+        "mig_mode_current",
+        "MIG mode",
+        "Set it again.",
+        "restore_setting",
         "The MIG mode is that of the baseline",
-        ("gpu.mig_mode_current",),
         "nvml.h, nvmlDeviceGetMigMode",
-        (34,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.mig_layout",
-        "gpu",
         check_layout,
         "There are the MIG instances of the baseline (a notice if only their UUIDs changed)",
         ("gpu.mig_instances",),
         "NVIDIA MIG user guide: instances are not kept over a reset or reboot",
-        (34,),
     ),
 )

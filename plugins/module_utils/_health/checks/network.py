@@ -203,31 +203,25 @@ def direct_modules(ctx) -> dict:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         "node.infiniband",
-        "node",
         check_infiniband,
         "Every InfiniBand port that was up in the baseline is up, at the same rate",
         ("system.infiniband",),
         "Linux, Documentation/ABI/stable/sysfs-class-infiniband",
-        (32,),
     ),
-    model.Row(
+    model.node_row(
         "node.infiniband_active",
-        "node",
         active_ports,
         "As many InfiniBand ports are up as the policy asks for",
         ("system.infiniband",),
         "Linux, Documentation/ABI/stable/sysfs-class-infiniband",
-        (32,),
     ),
-    model.Row(
+    model.node_row(
         "node.gdr_modules",
-        "node",
         direct_modules,
         "The modules for direct access to GPU memory are loaded as in the baseline",
         ("system.modules",),
         "NVIDIA GPUDirect RDMA documentation",
-        (33,),
     ),
 )

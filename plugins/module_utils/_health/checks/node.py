@@ -78,6 +78,27 @@ def format_taint(bits) -> str:
     return ", ".join(known + (["bits %#x that this collection does not know" % (rest,)] if rest else []))
 
 
+# Kinds of events by their weight, with what is told of the heaviest.
+WORTH_A_LOOK = (
+    ("oops_elsewhere", "The kernel broke {count} times, not in the NVIDIA driver: {line}. Look at journalctl -k."),
+    (
+        "driver_dump",
+        "The NVIDIA driver dumped its stack {count} times. What it met is in the lines before: journalctl -k.",
+    ),
+    ("ubsan", "The kernel's sanitizer complained {count} times and went on: {line}. Newer drivers may be without it."),
+    (
+        "warning",
+        "The kernel warned {count} times and went on: {line}. Look at journalctl -k; newer kernels or drivers may be "
+        "without it.",
+    ),
+    (
+        "peermem_invalid",
+        "nvidia-peermem met memory that was not its own {count} times: GPUDirect RDMA of that process fails. If it "
+        "comes again, reload nvidia-peermem or reboot.",
+    ),
+)
+
+
 def check_oops(ctx) -> dict:
     """The kernel did not break in the driver since the watermark; that it broke elsewhere is worth a look."""
     checks = Checks("node.kernel_oops", source="hardware")
@@ -93,44 +114,10 @@ def check_oops(ctx) -> dict:
         )
     if log.problem:
         return checks.unknown(list_lines(others), [], "Whether the kernel broke is not known. %s" % (log.problem,))
-    if others:
-        return checks.notice(
-            list_lines(others),
-            [],
-            "The kernel broke %d times, not in the NVIDIA driver: %s. Look at journalctl -k."
-            % (len(others), list_lines(others)[0]),
-        )
-    dumps, reports = (kernel_events.of_kind(log, kind) for kind in ("driver_dump", "ubsan"))
-    if dumps:
-        return checks.notice(
-            list_lines(dumps),
-            [],
-            "The NVIDIA driver dumped its stack %d times. What it met is in the lines before: journalctl -k."
-            % (len(dumps),),
-        )
-    if reports:
-        return checks.notice(
-            list_lines(reports),
-            [],
-            "The kernel's sanitizer complained %d times and went on: %s. Newer drivers may be without it."
-            % (len(reports), list_lines(reports)[0]),
-        )
-    warnings = kernel_events.of_kind(log, "warning")
-    if warnings:
-        return checks.notice(
-            list_lines(warnings),
-            [],
-            "The kernel warned %d times and went on: %s. Look at journalctl -k; newer kernels or drivers may be "
-            "without it." % (len(warnings), list_lines(warnings)[0]),
-        )
-    invalid = kernel_events.of_kind(log, "peermem_invalid")
-    if invalid:
-        return checks.notice(
-            list_lines(invalid),
-            [],
-            "nvidia-peermem met memory that was not its own %d times: GPUDirect RDMA of that process fails. If it "
-            "comes again, reload nvidia-peermem or reboot." % (len(invalid),),
-        )
+    for kind, text in WORTH_A_LOOK:
+        events = kernel_events.of_kind(log, kind)
+        if events:
+            return checks.notice(list_lines(events), [], text.format(count=len(events), line=list_lines(events)[0]))
     if log.note:
         return checks.notice([], [], log.note)
     return checks.good([], [])
@@ -349,67 +336,49 @@ def link_downs(ctx, log) -> dict[str, int]:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         "node.kernel_taint",
-        "node",
         check_taint,
         "The kernel did not die or lock up, and has no new taint (a notice)",
         ("system.taint",),
         DOCUMENTED,
-        (50,),
     ),
-    model.Row(
+    model.node_row(
         "node.kernel_oops",
-        "node",
         check_oops,
         "The kernel did not break in the driver since the watermark (a notice if elsewhere)",
         ("kernel_log.events", "kernel_log.complete"),
         "Linux, Documentation/admin-guide/bug-hunting.rst",
-        (50,),
     ),
-    model.Row(
+    model.node_row(
         "node.boot",
-        "node",
         check_boot,
         "The node was rebooted when it was meant to be, and only then",
         ("reading.boot_id", "expect.reboot"),
         "this collection",
-        (59,),
     ),
-    model.Row(
-        "node.hung_tasks",
-        "node",
-        hung_tasks,
-        "No task hangs in the driver",
-        ("system.hung_tasks",),
-        "Linux, proc_pid_stat(5)",
-        (60,),
+    model.node_row(
+        "node.hung_tasks", hung_tasks, "No task hangs in the driver", ("system.hung_tasks",), "Linux, proc_pid_stat(5)"
     ),
-    model.Row(
+    model.node_row(
         "node.room",
-        "node",
         check_room,
         "The file systems have the room for an installation of the driver (a notice unless expect.room is set)",
         ("system.filesystems", "expect.room"),
         "this collection",
-        (51,),
     ),
-    model.Row(
+    model.node_row(
         "node.network_log",
-        "node",
         check_network,
         "The kernel logged no error of a network adapter since the watermark (a notice)",
         ("kernel_log.events", "kernel_log.complete"),
         "Linux, drivers/net/ethernet/mellanox/mlx5/core",
-        (32,),
     ),
-    model.Row(
+    model.node_row(
         "node.storage_log",
-        "node",
         check_storage,
         "The kernel logged no error of a disk or file system since the watermark (a notice)",
         ("kernel_log.events", "kernel_log.complete"),
         "Linux, block/blk-core.c",
-        (51,),
     ),
 )

@@ -16,7 +16,7 @@ def check_active_links(ctx, gpu) -> dict:
     """Every link that was active is active; without a baseline as many as other GPUs of the model have."""
     ident, key = "gpu.nvlink", "nvlink_active"
 
-    def gone(old, new):
+    def compare_links(old, new):
         down = [
             number for number, up in enumerate(old) if up is True and not (number < len(new) and new[number] is True)
         ]
@@ -39,7 +39,7 @@ def check_active_links(ctx, gpu) -> dict:
 
     now = compare.read_typed(gpu, key, list)
     if not now.known or signals.old_gpu(ctx, gpu) is not None:
-        return compare.compare_with_baseline(ctx, gpu, ident, key, list, gone, "reset_gpu", format_count)
+        return compare.compare_with_baseline(ctx, gpu, ident, key, list, compare_links, "reset_gpu", format_count)
     found = now.value.count(True)
     most = max([found] + [links.count(True) for links in compare.list_peer_values(ctx, gpu, key, list)])
     down = [number for number, up in enumerate(now.value) if up is not True]
@@ -241,42 +241,34 @@ def check_errors(ctx, gpu) -> dict:
 
 COUNTER_SIGNALS = ("gpu.nvlinks",) + compare.COUNTER_SIGNALS
 ROWS = (
-    model.Row(
+    model.gpu_row(
         "gpu.nvlink",
-        "gpu",
         check_active_links,
         "Every NVLink that was active is active; without a baseline, as many as other GPUs of the model have (a notice "
         "if some are down)",
         ("gpu.nvlink_active",),
         "nvml.h, nvmlDeviceGetNvLinkState",
-        (26,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.nvlink_remote",
-        "gpu",
         check_remote_ends,
         "NVLinks have the version of the baseline and lead where they led (a notice if elsewhere)",
         ("gpu.nvlinks",),
         "nvml.h, nvmlDeviceGetNvLinkVersion, nvmlDeviceGetNvLinkRemotePciInfo_v2",
-        (26,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.nvlink_recovery",
-        "gpu",
         check_recoveries,
         "No NVLink had to recover, or could not",
         COUNTER_SIGNALS,
         "DCGM: a recovery is a failure; nvml.h, NVML_NVLINK_ERROR_DL_RECOVERY, "
         "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",
-        (27,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.nvlink_errors",
-        "gpu",
         check_errors,
         "NVLinks count few CRC or symbol errors and replays (a notice if many)",
         COUNTER_SIGNALS,
         "DCGM: CRC errors matter from 100 a second on; nvml.h, nvmlNvLinkErrorCounter_t",
-        (27,),
     ),
 )

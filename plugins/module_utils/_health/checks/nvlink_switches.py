@@ -55,31 +55,43 @@ def check_need(ctx, checks) -> dict | None:
     return None if now or old.value else checks.none(NONE_THERE)
 
 
-def check_presence(ctx) -> dict:
-    """The adapters of the baseline are on the PCI bus, and still manage NVLink switches."""
-    checks = Checks("node.nvlink_managers", source="baseline")
-    now, old = list_managers(ctx)
+def compare_addresses(checks, now, old, things, unread, none, lost_step) -> dict:
+    """Return the check that what was on the PCI bus in the baseline is there.
+
+    Args:
+        checks: The maker of the check.
+        now: The addresses, None if they cannot be listed.
+        old: Those of the baseline, as Before.
+        things: What is compared, for the message.
+        unread: Why NOW is not known, and what to do.
+        none: The message where there never were any.
+        lost_step: What is wrong if addresses are gone, with a place for them, and what to do.
+    """
     if now is None:
-        return checks.unknown(
-            None, old.value or None, "Whether adapters of this node manage NVLink switches cannot be read. %s" % (LOOK,)
-        )
+        return checks.unknown(None, old.value or None, unread)
     if not old.given:
-        return checks.none("There is no baseline to compare the adapters with.", now)
+        return checks.none("There is no baseline to compare the %s with." % (things,), now)
     if not old.known:
-        return checks.unknown(
-            now, None, "The baseline does not have the adapters that manage NVLink switches. %s" % (nodefacts.AGAIN,)
-        )
+        return checks.unknown(now, None, "The baseline does not have the %s. %s" % (things, nodefacts.AGAIN))
     if not now and not old.value:
-        return checks.none(NONE_THERE, [])
+        return checks.none(none, [])
     lost = [address for address in old.value if address not in now]
     if lost:
-        return checks.fail(
-            now,
-            old.value,
-            "Adapters that managed NVLink switches in the baseline are gone from the PCI bus, or no longer say that "
-            "they do: %s. Look for mlx5_core in the kernel log, then power-cycle the node." % (", ".join(lost),),
-        )
+        return checks.fail(now, old.value, lost_step % (", ".join(lost),))
     return checks.good(now, old.value)
+
+
+def check_presence(ctx) -> dict:
+    """The adapters of the baseline are on the PCI bus, and still manage NVLink switches."""
+    return compare_addresses(
+        Checks("node.nvlink_managers", source="baseline"),
+        *list_managers(ctx),
+        "adapters that manage NVLink switches",
+        "Whether adapters of this node manage NVLink switches cannot be read. %s" % (LOOK,),
+        NONE_THERE,
+        "Adapters that managed NVLink switches in the baseline are gone from the PCI bus, or no longer say that "
+        "they do: %s. Look for mlx5_core in the kernel log, then power-cycle the node.",
+    )
 
 
 def kernel_modules(ctx) -> dict:
@@ -143,31 +155,25 @@ def subnet_manager(ctx) -> dict:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         "node.nvlink_managers",
-        "node",
         check_presence,
         "The adapters of the baseline that manage NVLink 5 switches are there",
         ("system.nvlink_managers",),
         GUIDE,
-        (29,),
     ),
-    model.Row(
+    model.node_row(
         "node.nvlink_modules",
-        "node",
         kernel_modules,
         "mlx5_core and ib_umad are loaded where NVLink 5 switches are managed",
         ("system.nvlink_managers", "system.modules"),
         GUIDE,
-        (29,),
     ),
-    model.Row(
+    model.node_row(
         "node.nvlsm",
-        "node",
         subnet_manager,
         "The NVLink Subnet Manager runs where NVLink 5 switches are managed",
         ("system.nvlink_managers", "system.nvlsm"),
         GUIDE,
-        (29,),
     ),
 )

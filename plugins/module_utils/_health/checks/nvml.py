@@ -15,7 +15,7 @@ IDENT = "nvml.answers"
 MISMATCH = 18
 
 
-def check_answers(ctx) -> list[dict]:
+def check_answers(ctx) -> dict:
     checks = Checks(IDENT, source="hardware")
     status = model.item(ctx.snapshot, "status")
     rc = model.item(ctx.snapshot, "nvml", "rc")
@@ -23,20 +23,18 @@ def check_answers(ctx) -> list[dict]:
         rc = None
     message = str(model.item(ctx.snapshot, "message") or "")
     if status == "ok" and rc == 0:
-        return [checks.good("ok", "ok")]
+        return checks.good("ok", "ok")
     if status == "nvml_error" and isinstance(rc, int) and rc != 0:
         verdict, action, step = model.code_meaning(rc)
         error = model.item(ctx.snapshot, "nvml", "error")
-        return [
-            model.check(
-                IDENT, NODE, verdict, "%s (%d)" % (error, rc), "SUCCESS (0)", "hardware", action, message or step
-            )
-        ]
+        return model.check(
+            IDENT, NODE, verdict, "%s (%d)" % (error, rc), "SUCCESS (0)", "hardware", action, message or step
+        )
     if status in ("timeout", "stuck"):
-        return [checks.fail(status, "an answer", message, "reboot")]
+        return checks.fail(status, "an answer", message, "reboot")
     if status == "nvml_error":
-        return [checks.fail("nvml_error", "an answer", message)]
-    return [checks.unknown(status, "ok", message or "There is no reading of NVML. Read the node again.")]
+        return checks.fail("nvml_error", "an answer", message)
+    return checks.unknown(status, "ok", message or "There is no reading of NVML. Read the node again.")
 
 
 def library_match(ctx) -> dict:
@@ -97,31 +95,25 @@ def check_completeness(ctx) -> dict:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         IDENT,
-        "node",
         check_answers,
         "NVML initialises and answers within its deadline",
         ("snapshot.status", "snapshot.nvml"),
         "NVML API reference, nvmlReturn_t",
-        (4, 60),
     ),
-    model.Row(
+    model.node_row(
         "nvml.library_match",
-        "node",
         library_match,
         "Installed library and loaded kernel module are one driver",
         ("snapshot.nvml.rc", "audit.versions.loaded", "audit.versions.library"),
         "NVML API reference, NVML_ERROR_LIB_RM_VERSION_MISMATCH",
-        (5,),
     ),
-    model.Row(
+    model.node_row(
         COMPLETE,
-        "node",
         check_completeness,
         "Every section of the reading is there",
         ("reading",) + tuple("reading." + name for name in SECTIONS),
         "this collection",
-        (60,),
     ),
 )

@@ -238,50 +238,40 @@ def report_bottleneck(ctx, gpu) -> dict:
 
 
 ROWS = (
-    model.Row(
+    model.gpu_row(
         "gpu.pcie_generation",
-        "gpu",
         check_generation,
         "Under load, the PCIe link runs at the generation of the baseline",
         ("gpu.pcie_gen_current", "gpu.clocks_event_reasons", "gpu.compute_processes"),
         "nvml.h, nvmlDeviceGetCurrPcieLinkGeneration",
-        (24,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.pcie_generation_max",
-        "gpu",
         generation_max,
         "The generation that the PCIe link can reach did not fall (a notice if the GPU itself could do more)",
         ("gpu.pcie_gen_max", "gpu.pcie_gen_device_max"),
         "nvml.h, nvmlDeviceGetMaxPcieLinkGeneration, nvmlDeviceGetGpuMaxPcieLinkGeneration",
-        (24,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.pcie_width",
-        "gpu",
         check_width,
         "The PCIe link has as many lanes as in the baseline, or as other GPUs of the model here (a notice if "
         "it could have more)",
         ("gpu.pcie_width_current", "gpu.pcie_width_max"),
         "nvml.h, nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth",
-        (24,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.pcie_replay",
-        "gpu",
         check_replays,
         "The PCIe link repeats few packets (a notice if many)",
         ("gpu.pcie_replay_count",) + compare.COUNTER_SIGNALS,
         "DCGM: 8 replays a minute are the most that NVIDIA recommends",
-        (25,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.pcie_aer",
-        "gpu",
         report_bottleneck,
         "The PCIe bus reports few corrected errors and no others, for the GPU and its port (a notice if it does)",
         ("system.pci", "gpu.pci_bus_id") + compare.COUNTER_SIGNALS[:2],
         "Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats",
-        (25,),
     ),
 )

@@ -43,64 +43,47 @@ FORGOTTEN = "NVIDIA driver persistence guide: lost when the driver deinitialises
 
 
 ROWS = (
-    model.Row(
+    compare.make_unchanged_row(
         "gpu.power_limit",
-        "gpu",
-        compare.make_unchanged_judge(
-            "gpu.power_limit", "power_limit_mw", "Power limit in mW", "Set it again.", action="restore_setting"
-        ),
+        "power_limit_mw",
+        "Power limit in mW",
+        "Set it again.",
+        "restore_setting",
         "The power limit is that of the baseline",
-        ("gpu.power_limit_mw",),
         "NVIDIA driver persistence guide: lost when the driver deinitialises",
-        (22,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.power_limit_enforced",
-        "gpu",
         check_enforced_limit,
         "The power limit that holds is not lower than in the baseline, nor than the one that is set",
         ("gpu.power_limit_enforced_mw", "gpu.power_limit_mw"),
         "nvml.h, nvmlDeviceGetEnforcedPowerLimit",
-        (22,),
     ),
-    model.Row(
+    compare.make_unchanged_row(
         "gpu.power_limit_default",
-        "gpu",
-        compare.make_unchanged_judge(
-            "gpu.power_limit_default",
-            "power_limit_default_mw",
-            "Default power limit in mW",
-            "Look at the VBIOS and at the release notes of the driver.",
-        ),
+        "power_limit_default_mw",
+        "Default power limit in mW",
+        "Look at the VBIOS and at the release notes of the driver.",
+        None,
         "The default power limit is that of the baseline (a notice if not)",
-        ("gpu.power_limit_default_mw",),
         "nvml.h, nvmlDeviceGetPowerManagementDefaultLimit",
-        (22,),
     ),
-    model.Row(
+    compare.make_unchanged_row(
         "gpu.persistence",
-        "gpu",
-        compare.make_unchanged_judge(
-            "gpu.persistence",
-            "persistence_mode",
-            "Persistence mode",
-            "Start nvidia-persistenced.",
-            action="restart_service",
-        ),
+        "persistence_mode",
+        "Persistence mode",
+        "Start nvidia-persistenced.",
+        "restart_service",
         "The persistence mode is that of the baseline",
-        ("gpu.persistence_mode",),
         FORGOTTEN,
-        (35,),
     ),
-    model.Row(
+    compare.make_unchanged_row(
         "gpu.compute_mode",
-        "gpu",
-        compare.make_unchanged_judge(
-            "gpu.compute_mode", "compute_mode", "Compute mode", "Set it again.", action="restore_setting"
-        ),
+        "compute_mode",
+        "Compute mode",
+        "Set it again.",
+        "restore_setting",
         "The compute mode is that of the baseline",
-        ("gpu.compute_mode",),
         FORGOTTEN,
-        (36,),
     ),
 )

@@ -89,31 +89,25 @@ def check_leftover_memory(ctx, gpu) -> dict:
 
 PHASE = "; in phase post, or if the caller expects an empty node"
 ROWS = (
-    model.Row(
+    model.gpu_row(
         "gpu.compute_processes",
-        "gpu",
         check_compute,
         "No compute process runs on the GPU" + PHASE,
         ("gpu.compute_processes",),
         "nvml.h, nvmlDeviceGetComputeRunningProcesses_v3",
-        (40,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.graphics_processes",
-        "gpu",
         check_graphics,
         "No graphics process runs on the GPU" + PHASE,
         ("gpu.graphics_processes",),
         "nvml.h, nvmlDeviceGetGraphicsRunningProcesses_v3",
-        (40,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.memory_used",
-        "gpu",
         check_leftover_memory,
         "No memory is used without a process, beyond what the baseline had",
         ("gpu.memory_used_bytes", "gpu.compute_processes", "gpu.graphics_processes"),
         "nvml.h, nvmlDeviceGetMemoryInfo",
-        (40,),
     ),
 )

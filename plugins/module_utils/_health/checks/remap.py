@@ -223,9 +223,8 @@ def sum_pages(pages) -> int | None:
 
 
 ROWS = (
-    model.Row(
+    model.gpu_row(
         "gpu.remap_failure",
-        "gpu",
         functools.partial(
             check_flag,
             ident="gpu.remap_failure",
@@ -239,11 +238,9 @@ ROWS = (
         "No row remapping failed",
         ("gpu.remapped_rows", "gpu.mig_mode_current"),
         MEMERR + ", RMA policy",
-        (15,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.remap_pending",
-        "gpu",
         functools.partial(
             check_flag,
             ident="gpu.remap_pending",
@@ -254,51 +251,40 @@ ROWS = (
         "No row remapping waits for a reset",
         ("gpu.remapped_rows", "gpu.mig_mode_current"),
         MEMERR + ", row remapping",
-        (14,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.remap_uncorrectable",
-        "gpu",
         check_uncorrectable,
         "No row was remapped after an uncorrectable error since the baseline, and few ever (a notice if many)",
         ("gpu.remapped_rows", "gpu.mig_mode_current"),
         MEMERR + ": remapping fails from 512 on",
-        (16,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.bank_availability",
-        "gpu",
         check_spare_rows,
         "Every bank of memory has spare rows left (a notice if few)",
         ("gpu.remap_histogram", "gpu.mig_mode_current"),
         "nvml.h, nvmlRowRemapperHistogramValues_t",
-        (17,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.repair_pending",
-        "gpu",
         repair_pending,
         "No repair of a memory channel or a processing cluster waits for a reset",
         ("gpu.repair_status", "snapshot.system.driver_version"),
         "nvml.h, nvmlDeviceGetRepairStatus",
-        (14,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.retired_pages_pending",
-        "gpu",
         retired_pending,
         "No page retirement waits for a reset (GPUs before Ampere)",
         ("gpu.retired_pages_pending",),
         "NVIDIA Dynamic Page Retirement",
-        (13,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.retired_pages",
-        "gpu",
         check_retired_pages,
         "Few pages are retired, and none since the baseline (a notice, up to the end of the table; before Ampere)",
         ("gpu.retired_pages",),
         "NVIDIA Dynamic Page Retirement; DCGM's limit of 63",
-        (13,),
     ),
 )

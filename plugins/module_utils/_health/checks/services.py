@@ -127,13 +127,11 @@ def format_state(unit_state) -> str:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         IDENT,
-        "node",
         check_units,
         "No unit that serves GPUs has failed, and what ran in the baseline runs",
         ("system.units",),
         "systemd, org.freedesktop.systemd1(5)",
-        (54,),
     ),
 )

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs at work: whether they compute right, and as fast as before and as their peers (rows 43 to 49).
+"""GPUs at work: whether they compute right, and as fast as before and as their peers.
 
 What is judged is the document of gpu_smoke (gpufleet.smoke/1), with "peers", documents of other nodes, and "nccl",
 rates that the caller measured.
@@ -60,7 +60,7 @@ def check_result(ctx) -> dict:
 
 
 def check_compute(ctx, gpu) -> dict | None:
-    """Row 43: memory holds what was written, sums and products are exact, and no CUDA call fails."""
+    """Check that memory holds what was written, that sums and products are exact, and that no CUDA call fails."""
     judge, ident, who = smoke_document.Judge(ctx), "smoke.compute", model.entity(gpu)
     checks = Checks(ident, who, source="hardware")
     entry, check = judge.entry(ident, gpu)
@@ -126,7 +126,7 @@ def has_wrong_results(test) -> bool:
 
 
 def check_dcgm(ctx) -> dict:
-    """Row 49: NVIDIA's own diagnostic, where level t3 ran it."""
+    """Check NVIDIA's own diagnostic, where level t3 ran it."""
     judge, ident = smoke_document.Judge(ctx), "smoke.dcgm"
     checks = Checks(ident, source="hardware")
     check = judge.unusable(ident, NODE)
@@ -191,73 +191,59 @@ def _make_rate_judge(ident, name):
 
 ROWS = (
     (
-        model.Row(
+        model.node_row(
             "smoke.ran",
-            "node",
             check_result,
             "The GPUs were tested at work",
             ("gpu_smoke: status, state of each GPU",),
             "this collection",
-            (43,),
         ),
-        model.Row(
+        model.gpu_row(
             "smoke.compute",
-            "gpu",
             check_compute,
             "Memory holds what was written, and sums and products are exact",
             ("gpu_smoke: memory_pattern, vector_add, matrix_product", "CUresult of every call"),
             "CUDA driver API: CUresult",
-            (43,),
         ),
     )
     + tuple(
-        model.Row(
+        model.gpu_row(
             ident,
-            "gpu",
             _make_rate_judge(ident, name),
             title,
             ("gpu_smoke: %s" % (name,), "the same of the baseline"),
             "this collection",
-            (row,),
         )
-        for ident, name, title, row in smoke_speed.RATES
+        for ident, name, title in smoke_speed.RATES
     )
     + (
-        model.Row(
+        model.gpu_row(
             "smoke.peers",
-            "gpu",
             smoke_speed.check_peers,
             "No GPU is slower than the others of its model",
             ("gpu_smoke: rates of this node and of the peers given",),
             "this collection",
-            (44, 45, 46),
         ),
-        model.Row(
+        model.node_row(
             "smoke.nccl_node",
-            "node",
             lambda ctx: smoke_speed.check_nccl(ctx, "smoke.nccl_node", "node"),
             "Bus bandwidth of NCCL within the node",
             ("results of nccl-tests that the caller gives to gpu_smoke",),
             "this collection",
-            (47,),
         ),
-        model.Row(
+        model.node_row(
             "smoke.nccl_fleet",
-            "node",
             lambda ctx: smoke_speed.check_nccl(ctx, "smoke.nccl_fleet", "fleet"),
             "Bus bandwidth of NCCL between nodes",
             ("results of nccl-tests that the caller gives to gpu_smoke",),
             "this collection",
-            (48,),
         ),
-        model.Row(
+        model.node_row(
             "smoke.dcgm",
-            "node",
             check_dcgm,
             "NVIDIA's own diagnostic",
             ("gpu_smoke: dcgmi diag -j at level t3 (DCGM 3 and 4)",),
             "NVIDIA DCGM",
-            (49,),
         ),
     )
 )

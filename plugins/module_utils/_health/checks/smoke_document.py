@@ -23,13 +23,13 @@ class Judge:
         return policy.find_limit(self.ctx, key, gpu)
 
     @property
-    def required(self) -> bool:
+    def is_required(self) -> bool:
         return bool(self.limit("smoke_required"))
 
     def nothing(self, ident, entity, message) -> dict:
         """Return the checks for what cannot be tested here: not applicable, unless the policy requires the test."""
         checks = Checks(ident, entity)
-        if self.required:
+        if self.is_required:
             return checks.unknown(
                 None,
                 "a test at work",

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The speed of GPUs at work, compared with before and with their peers (rows 44 to 48).
+"""The speed of GPUs at work, compared with before and with their peers.
 
 No number is absolute: a GPU is compared with itself and with GPUs of its model.
 """
@@ -16,15 +16,15 @@ from . import smoke_document, smoke_rates
 
 # Check id by the test whose rate it compares.
 RATES = (
-    ("smoke.matrix_product", "matrix_product", "Speed of a matrix product in single precision", 44),
-    ("smoke.host_to_device", "host_to_device", "Rate of copies from page-locked memory of the node to the GPU", 45),
-    ("smoke.device_to_host", "device_to_host", "Rate of copies from the GPU to page-locked memory of the node", 45),
-    ("smoke.memory_bandwidth", "device_copy", "Rate of copies within the GPU's memory", 46),
+    ("smoke.matrix_product", "matrix_product", "Speed of a matrix product in single precision"),
+    ("smoke.host_to_device", "host_to_device", "Rate of copies from page-locked memory of the node to the GPU"),
+    ("smoke.device_to_host", "device_to_host", "Rate of copies from the GPU to page-locked memory of the node"),
+    ("smoke.memory_bandwidth", "device_copy", "Rate of copies within the GPU's memory"),
 )
 
 
 def check_rate(ctx, gpu, ident, name) -> dict | None:
-    """Rows 44 to 46: the rate of a test against the same GPU in the baseline."""
+    """Compare the rate of a test with the same GPU in the baseline."""
     judge, who = smoke_document.Judge(ctx), model.entity(gpu)
     checks = Checks(ident, who, source="baseline")
     old = find_baseline_test(ctx, gpu, name)
@@ -69,7 +69,7 @@ def check_rate(ctx, gpu, ident, name) -> dict | None:
 def judge_without(judge, ident, gpu, test) -> dict:
     who, seen = model.entity(gpu), "%g %s" % (smoke_rates.find_median(test), test.get("unit"))
     checks = Checks(ident, who, source="baseline")
-    if judge.ctx.baseline is not None and judge.required:
+    if judge.ctx.baseline is not None and judge.is_required:
         return checks.unknown(
             seen,
             None,
@@ -144,7 +144,7 @@ def find_baseline_test(ctx, gpu, name) -> dict | None:
 
 
 def check_peers(ctx, gpu) -> dict | None:
-    """Rows 44 to 46 again: every rate against the median of the GPUs of the same model, here and on the nodes in
+    """Compare every rate with the median of the GPUs of the same model, here and on the nodes in
     "peers".
     """
     judge, ident, who = smoke_document.Judge(ctx), "smoke.peers", model.entity(gpu)
@@ -153,7 +153,7 @@ def check_peers(ctx, gpu) -> dict | None:
     if entry is None:
         return check
     seen, low, noisy = {}, [], []
-    for dummy, name, dummy_title, dummy_row in RATES:
+    for dummy, name, dummy_title in RATES:
         test = model.item(entry, "tests", name)
         others = smoke_rates.of_peers(judge.document, entry, name)
         if len(others) < judge.limit("smoke_peers_min", gpu) or not smoke_rates.is_measured(test, 1):
@@ -201,7 +201,7 @@ def check_peers(ctx, gpu) -> dict | None:
 
 
 def check_nccl(ctx, ident, key) -> dict:
-    """Rows 47 and 48: the bus bandwidth of a collective that the caller measured, against the baseline's."""
+    """Compare the bus bandwidth of a collective that the caller measured with the baseline's."""
     checks = Checks(ident, source="baseline")
     judge = smoke_document.Judge(ctx)
     old = model.item(ctx.baseline, "smoke", "nccl", key)

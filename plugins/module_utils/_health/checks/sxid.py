@@ -118,13 +118,11 @@ def one_check(ctx, ident, log, codes, where, code, events) -> dict | None:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         "node.sxid",
-        "node",
         check_sxids,
         "No NVSwitch reported an error that needs a repair",
         ("kernel_log.events", "kernel_log.complete"),
         "NVIDIA Fabric Manager user guide, appendix D",
-        (8,),
     ),
 )

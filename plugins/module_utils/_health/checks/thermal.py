@@ -113,40 +113,32 @@ def check_idle_temperature(ctx, gpu) -> dict:
 
 LIMIT_KEYS = ("gpu.temperature_limits_c",)
 ROWS = (
-    model.Row(
+    model.gpu_row(
         "gpu.temperature",
-        "gpu",
         check_core,
         "The GPU is colder than the lowest limit that NVML tells",
         ("gpu.temperature_gpu_c",) + LIMIT_KEYS,
         "nvml.h, nvmlDeviceGetTemperatureThreshold",
-        (21,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.temperature_memory",
-        "gpu",
         check_memory,
         "The memory is colder than the limit that NVML tells",
         ("gpu.temperature_memory_c",) + LIMIT_KEYS,
         "nvml.h, NVML_FI_DEV_MEMORY_TEMP and NVML_TEMPERATURE_THRESHOLD_MEM_MAX",
-        (21,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.temperature_margin",
-        "gpu",
         check_margin,
         "There is a margin to the temperature at which the GPU slows down",
         ("gpu.temperature_margin_c", "snapshot.system.driver_version"),
         "nvml.h, nvmlDeviceGetMarginTemperature",
-        (21,),
     ),
-    model.Row(
+    model.gpu_row(
         "gpu.temperature_idle",
-        "gpu",
         check_idle_temperature,
         "At idle the GPU is about as warm as in the baseline (a notice if warmer)",
         ("gpu.temperature_gpu_c", "gpu.clocks_event_reasons", "gpu.compute_processes"),
         "this collection: compare a GPU with itself",
-        (21,),
     ),
 )

@@ -23,7 +23,6 @@ PLACES = {
         "Reload the driver or reboot.",
         "NVML talks to the wanted driver",
         ("snapshot.system.driver_version",),
-        (3,),
     ),
     "loaded": (
         "the loaded kernel module",
@@ -31,7 +30,6 @@ PLACES = {
         "Reload the driver or reboot.",
         "The loaded kernel module is that of the wanted driver",
         ("audit.versions.loaded", "audit.findings"),
-        (3, 5),
     ),
     "library": (
         "the installed library libnvidia-ml",
@@ -39,7 +37,6 @@ PLACES = {
         "Install the userland packages of the wanted version.",
         "The installed userland is that of the wanted driver",
         ("audit.versions.library",),
-        (3, 5, 55),
     ),
     "on_disk": (
         "the kernel module on disk for the running kernel",
@@ -47,7 +44,6 @@ PLACES = {
         "Build and install the module (dkms status).",
         "The module on disk for the running kernel is that of the wanted driver",
         ("audit.kernel.running", "audit.versions.modules"),
-        (52,),
     ),
     "next_boot": (
         "the kernel module on disk for the kernel that boots next",
@@ -55,14 +51,13 @@ PLACES = {
         "Do not reboot before the module is there (dkms status).",
         "The module on disk for the kernel that boots next is that of the wanted driver",
         ("audit.kernel.next_boot", "audit.versions.modules"),
-        (52,),
     ),
 }
 
 
 def check_place(ctx, where) -> dict:
     """The version in one place."""
-    what, action, step, title, read, numbers = PLACES[where]
+    what, action, step, title, read = PLACES[where]
     version = nodefacts.collect_versions(ctx.snapshot, ctx.audit)[where]
     wanted = strip_package_version(ctx.expected_driver)
     expected = nodefacts.find_driver_version(ctx)
@@ -198,27 +193,21 @@ def check_agreement(ctx) -> dict:
 
 
 ROWS = tuple(
-    model.Row(
-        "driver." + where, "node", functools.partial(check_place, where=where), title, read, "this collection", numbers
-    )
-    for where, (what, action, step, title, read, numbers) in PLACES.items()
+    model.node_row("driver." + where, functools.partial(check_place, where=where), title, read, "this collection")
+    for where, (what, action, step, title, read) in PLACES.items()
 ) + (
-    model.Row(
+    model.node_row(
         "driver.packages",
-        "node",
         check_packages,
         "Every installed package of the driver is of the wanted version",
         ("audit.versions.driver_packages",),
         "this collection",
-        (3,),
     ),
-    model.Row(
+    model.node_row(
         "driver.versions_agree",
-        "node",
         check_agreement,
         "Every part that carries the driver's version carries the same one",
         ("snapshot.system.driver_version", "audit.versions", "system.libcuda", "system.fabricmanager"),
         "this collection",
-        (3, 52, 55),
     ),
 )

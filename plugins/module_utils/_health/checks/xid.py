@@ -312,40 +312,32 @@ def check_mismatches(ctx) -> list[dict]:
 
 
 ROWS = (
-    model.Row(
+    model.node_row(
         "gpu.xid",
-        "node",
         check_xids,
         "No XID that says that a GPU is broken, and since an upgrade none at all",
         ("kernel_log.events", "kernel_log.complete", "snapshot.gpus.sram_ecc"),
         "NVIDIA XID catalogue; the phases are this collection's",
-        (6,),
     ),
-    model.Row(
+    model.node_row(
         "gpu.fallen_off",
-        "node",
         check_lost_gpus,
         "No GPU has left the bus, locked up or lost its NVLinks without an XID",
         ("kernel_log.events", "kernel_log.complete"),
         "messages of the driver",
-        (7,),
     ),
-    model.Row(
+    model.node_row(
         "gpu.init_failed",
-        "node",
         init_failed,
         "The driver initialised every GPU",
         ("kernel_log.events", "kernel_log.complete"),
         "messages of the driver",
-        (7,),
     ),
-    model.Row(
+    model.node_row(
         "driver.client_mismatch",
-        "node",
         check_mismatches,
         "No process calls the loaded driver with another version's library",
         ("kernel_log.events", "kernel_log.complete", "audit.versions.loaded"),
         "messages of the driver",
-        (7,),
     ),
 )

@@ -162,5 +162,5 @@ def one(checks, ident, index=0):
     return checks[ident].get("node") or checks[ident][readings.uuid(index)]
 
 
-RATE_IDENTS = [ident for ident, dummy, dummy_title, dummy_row in smoke_speed.RATES]
+RATE_IDENTS = [ident for ident, dummy, dummy_title in smoke_speed.RATES]
 NOISY = (0.90, 0.95, 1.0, 1.05, 1.10)

@@ -186,17 +186,12 @@ def test_every_row_was_seen_to_pass_to_stop_a_node_to_be_unknown_and_not_to_appl
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.ident)
 def test_every_row_is_registered_and_explains_itself(row):
     assert row in registry.TABLE
-    assert row.title and row.source and row.row
+    assert row.title and row.source
     for signal in row.signals:
         section, dot, key = signal.partition(".")
         assert dot and section in ("gpu", "snapshot", "reading", "system", "audit")
         if section == "gpu":
             assert key in cases.readings.gpus(2)[0], "%s reads %s, which no reading has" % (row.ident, key)
-
-
-def test_the_rows_of_the_list_of_checks_are_all_there():
-    numbers = set(number for row in registry.TABLE for number in row.row)
-    assert numbers >= {1, 2, 30, 34, 35, 36, 37, 38, 39, 40, 41, 42} | set(range(9, 29))
 
 
 def test_every_threshold_of_these_rows_is_explained_and_the_strictest_is_at_least_as_strict():

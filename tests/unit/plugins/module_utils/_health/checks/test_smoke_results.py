@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import registry
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import (
     RATE_IDENTS,
@@ -17,22 +16,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
     right,
     statuses,
 )
-
-
-def test_the_rows_are_in_the_table_with_their_numbers():
-    mine = dict((row.ident, row.row) for row in registry.TABLE if row.ident.startswith("smoke."))
-    assert mine == {
-        "smoke.ran": (43,),
-        "smoke.compute": (43,),
-        "smoke.matrix_product": (44,),
-        "smoke.host_to_device": (45,),
-        "smoke.device_to_host": (45,),
-        "smoke.memory_bandwidth": (46,),
-        "smoke.peers": (44, 45, 46),
-        "smoke.nccl_node": (47,),
-        "smoke.nccl_fleet": (48,),
-        "smoke.dcgm": (49,),
-    }
 
 
 def test_a_healthy_node_like_its_baseline_passes():

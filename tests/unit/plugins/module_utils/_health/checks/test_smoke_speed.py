@@ -33,7 +33,7 @@ def test_what_was_measured_before_and_cannot_be_any_more_is_unknown():
         assert statuses(checks, ident) == ["unknown", "pass"], ident
 
 
-@pytest.mark.parametrize("ident, name", [(ident, name) for ident, name, dummy, dummy_row in smoke_speed.RATES])
+@pytest.mark.parametrize("ident, name", [(ident, name) for ident, name, dummy in smoke_speed.RATES])
 @pytest.mark.parametrize(
     "factor, status", [(1.2, "pass"), (1.0, "pass"), (0.951, "pass"), (0.945, "fail"), (0.5, "fail")]
 )

@@ -270,7 +270,7 @@ def main() -> None:
         # Compiled only for those who ask.
         from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders
 
-        result["holders"] = holders.read()
+        result["holders"] = holders.read_holders()
     if module.params["fail_if_unavailable"] and not result["nvml_available"]:
         module.fail_json(msg="NVML cannot be read (%s): %s" % (taken["status"], taken["message"]), **result)
     module.exit_json(changed=False, **result)

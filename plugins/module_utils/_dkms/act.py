@@ -343,7 +343,7 @@ class Tree:
         """
         if source_conf(self.root, self.name, self.version) is None:
             return True
-        state = dpkg.read(self.root, runner)
+        state = dpkg.read_packages(self.root, runner)
         return any(
             "kernel" in item["package"] and item["package"].startswith("nvidia") for item in state["interrupted"]
         )

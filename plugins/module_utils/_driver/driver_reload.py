@@ -45,11 +45,11 @@ def read_reload(root, runner, services, uname=os.uname) -> dict:
         "loaded": loaded.read_driver(root),
         "module": modules.read(root, kernel["running"], runner),
         "references": loaded.read_references(root),
-        "holders": holders.read(root),
+        "holders": holders.read_holders(root),
         "services": units.show(runner, services),
-        "hung": hung.read(root),
-        "nvswitches": pcilink.read(root)[1],
-        "nvlink_managers": switch_managers.read(root),
+        "hung": hung.read_hung_tasks(root),
+        "nvswitches": pcilink.read_links(root)[1],
+        "nvlink_managers": switch_managers.read_managers(root),
         "gsp_firmware": driver_files.read_firmware(root),
         "gsp_disabled": driver_files.is_firmware_disabled(root),
         "secure_boot": secureboot.read(root, runner),
@@ -142,7 +142,9 @@ class DriverReload:
         """
         deadline = self.params["settle_s"]
         while True:
-            found = list(reload.holder_reasons({"holders": holders.read(self.root), "hung": [], "services": {}}, []))
+            found = list(
+                reload.holder_reasons({"holders": holders.read_holders(self.root), "hung": [], "services": {}}, [])
+            )
             found = found or list(reload.reference_reasons(loaded.read_references(self.root), False))
             if not found:
                 return

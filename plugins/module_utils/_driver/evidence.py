@@ -73,7 +73,7 @@ def read_processes(found, root, snapshot) -> None:
     """Add the users of the GPUs: what has a device open, and what NVML says computes on which GPU."""
     proc = files.under(root, "/proc")
     rows = {}
-    held = holders.read(root)
+    held = holders.read_holders(root)
     if held is None:
         found.lacks("processes.json", "%s cannot be listed, so who has the devices open is not known" % (proc,))
     elif os.geteuid() != 0:

@@ -43,11 +43,11 @@ def read(root="/", runner=None, uname=os.uname) -> dict:
         "gsp_firmware": driver_files.read_firmware(root),
         "gsp_disabled": driver_files.is_firmware_disabled(root),
         "secure_boot": secureboot.read(root, runner),
-        "pci": pci.read(root),
-        "identity": identity.read(root),
+        "pci": pci.read_devices(root),
+        "identity": identity.read_identity(root),
         "dpkg": read_packages(root, runner),
         "dkms": dkms.read(root, runner),
-        "operator": gpu_operator.read(root),
+        "operator": gpu_operator.read_operator(root),
         "runfile": [path for path in RUNFILE if os.path.lexists(files.under(root, path))],
     }
 
@@ -60,14 +60,14 @@ def read_packages(root, runner) -> dict:
     family = systems.family_of(parse_os_release(files.read_text(files.under(root, "/etc/os-release")) or ""))
     found = read_rpm(root, runner) if family == "dnf" else None
     if found is None:
-        found = dpkg.read(root, runner)
+        found = dpkg.read_packages(root, runner)
         if not found["available"] and family is None:
             found = read_rpm(root, runner) or found
     return found
 
 
 def read_rpm(root, runner) -> dict | None:
-    """As ``dpkg.read``; None when rpm is not on this machine.
+    """As ``dpkg.read_packages``; None when rpm is not on this machine.
 
     A package of the driver's version says so: ``driver`` is true.
     """

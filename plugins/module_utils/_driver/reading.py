@@ -55,7 +55,7 @@ def list_readers(root, runner, watermark) -> tuple:
 
 def read_note(root, name) -> dict:
     """Return {"note", "problem"} of a note of the node about itself; its note is None where there is none."""
-    found, problem = notes.read(os.path.join(root, files.OWN.lstrip("/")), name)
+    found, problem = notes.read_note(os.path.join(root, files.OWN.lstrip("/")), name)
     return {"note": found, "problem": problem}
 
 

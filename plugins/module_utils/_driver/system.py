@@ -24,23 +24,23 @@ CHANGE_PATHS = ("/var/cache", "/usr", "/var/lib/dkms", "/lib/modules", "/boot")
 
 def read(root="/", runner=None, statvfs=os.statvfs) -> dict:
     runner = runner or Runner()
-    links, switches = pcilink.read(root)
+    links, switches = pcilink.read_links(root)
     return {
         "schema": SCHEMA,
         "boot_id": identity.read_boot_id(root),
         "uptime_s": loaded.read_uptime(root),
-        "units": units.read(runner),
+        "units": units.read_units(runner),
         "modules": loaded.read_modules(root),
         "taint": loaded.read_taint(root),
-        "device_nodes": device_nodes.read(root),
+        "device_nodes": device_nodes.read_device_nodes(root),
         "device_numbers": device_nodes.numbers(root),
         "device_params": device_nodes.read_wanted_mode(root),
         "pci": links,
         "nvswitches": switches,
-        "nvlink_managers": switch_managers.read(root),
+        "nvlink_managers": switch_managers.read_managers(root),
         "nvlsm": switch_managers.subnet_manager(root),
-        "infiniband": infiniband.read(root),
-        "hung_tasks": hung.read(root),
+        "infiniband": infiniband.read_ports(root),
+        "hung_tasks": hung.read_hung_tasks(root),
         "filesystems": dict((path, files.read_filesystem(root, path, statvfs)) for path in CHANGE_PATHS),
         "cdi": cdi.read(root),
         "libcuda": driver_files.read_libcuda(root),

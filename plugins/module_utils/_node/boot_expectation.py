@@ -39,7 +39,7 @@ class Unusable(Exception):
         self.problem, self.reason = problem, text
 
 
-def read(path: str = PATH) -> Dict[str, Any]:
+def read_expectation(path: str = PATH) -> Dict[str, Any]:
     """The document of the file PATH. What hardware and policy hold is not checked here. Raises Unusable."""
     try:
         text = files.read_owned(path)
@@ -96,7 +96,7 @@ def keep_driver(path: str, version: str) -> bool:
     A node without the file gets none, and a file that cannot be used stays as it is.
     """
     try:
-        document = read(path)
+        document = read_expectation(path)
     except Unusable:
         return False
     return files.write_atomically(path, render_document(dict(document, driver_version=version)))

@@ -56,7 +56,7 @@ def parse(text) -> tuple[dict | None, str]:
     return (None, "it has no usable %s" % ", ".join(wrong)) if wrong else (found, "")
 
 
-def read(directory, name=NAME) -> tuple[dict | None, str]:
+def read_claim(directory, name=NAME) -> tuple[dict | None, str]:
     """(claim, problem) of a node."""
     path = os.path.join(directory, name)
     try:
@@ -72,7 +72,7 @@ def read(directory, name=NAME) -> tuple[dict | None, str]:
 
 def read_last(directory, now) -> tuple[dict | None, str]:
     """(claim, problem) of the rollout that changed the node last; its age_s is by the node's clock, at least 0."""
-    found, problem = read(directory, LAST)
+    found, problem = read_claim(directory, LAST)
     if found is None:
         return None, problem
     try:
@@ -283,7 +283,7 @@ def require(text) -> None:
     if known is None:
         return
     mine, path = known
-    found, problem = read(os.path.dirname(path))
+    found, problem = read_claim(os.path.dirname(path))
     why = find_fence_problem(found, problem, mine)
     if why:
         raise ClaimError(

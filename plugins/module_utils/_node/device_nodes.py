@@ -23,7 +23,7 @@ KINDS = (
 )
 
 
-def read(root) -> list[dict] | None:
+def read_device_nodes(root) -> list[dict] | None:
     """``[{"path", "kind", "mode", "uid", "gid", "major", "minor"}]``; None when /dev cannot be listed.
 
     ``mode`` is an octal text such as 0666. A node that is listed and cannot be looked at has None for everything.

@@ -35,7 +35,7 @@ INTERRUPTED = {
 INSTALLED = "iWt"
 
 
-def read(root, runner) -> dict:
+def read_packages(root, runner) -> dict:
     """``{"available", "error", "packages": {name: {...}}, "interrupted": [{package, state}], "journal": int}``"""
     argv = ["dpkg-query", "-W", "-f", FORMAT]
     if root != "/":

@@ -27,7 +27,7 @@ NEXT_STEP = (
 )
 
 
-def read(root) -> dict:
+def read_operator(root) -> dict:
     """``{"owner": bool|None, "signs": [...]}``; None when what is there cannot be read."""
     try:
         return judge(text_of(root, READY), exists(root, CONTAINER), exists(root, PROGRAM))

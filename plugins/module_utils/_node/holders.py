@@ -21,7 +21,7 @@ USERS = "/user.slice/"
 INIT = "/init.scope"
 
 
-def read(root="/") -> list[dict] | None:
+def read_holders(root="/") -> list[dict] | None:
     """``[{pid, user, comm, unit, pod, job, devices}]``; None when /proc cannot be listed."""
     proc = files.under(root, "/proc")
     names = files.listing(proc)
@@ -138,7 +138,7 @@ def owner(paths) -> dict:
 
 def name_holders(root="/") -> dict:
     """{pid: text} of the processes that hold the GPUs, each for an operator; empty where /proc cannot be listed."""
-    return dict((holder["pid"], in_words(holder)) for holder in read(root) or [])
+    return dict((holder["pid"], in_words(holder)) for holder in read_holders(root) or [])
 
 
 def name_process(process) -> str:

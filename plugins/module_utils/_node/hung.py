@@ -26,7 +26,7 @@ WINDOW_S = 5.0
 STEP_S = 0.5
 
 
-def read(root, window_s=WINDOW_S, sleep=time.sleep, clock=time.monotonic) -> list[dict] | None:
+def read_hung_tasks(root, window_s=WINDOW_S, sleep=time.sleep, clock=time.monotonic) -> list[dict] | None:
     """``[{"pid", "process", "comm", "state", "seconds", "where"}]``, the task and the process it is of; None when /proc
     cannot be listed.
 

@@ -38,7 +38,7 @@ NONE = (
 )
 
 
-def read(root) -> dict:
+def read_identity(root) -> dict:
     """``{"machine_id": str|None, "board_serial": str|None, "gpus": [UUID, ...]|None}``; None is what cannot be read or
     says nothing.
     """

@@ -13,7 +13,7 @@ from . import files
 ATTRIBUTES = ("state", "phys_state", "rate", "link_layer")
 
 
-def read(root) -> dict | None:
+def read_ports(root) -> dict | None:
     """``{"mlx5_0/1": {"state", "phys_state", "rate", "link_layer", "link_downed"}}``; None when it cannot be listed.
 
     Without an RDMA driver there is no such class of devices, which is {} as long as the other classes are there.

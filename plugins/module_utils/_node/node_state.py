@@ -119,7 +119,7 @@ def read_marks(params: Params) -> Result:
         is_marked = True
     except (FileNotFoundError, NotADirectoryError):
         is_marked = False
-    found, problem = claim.read(params["directory"])
+    found, problem = claim.read_claim(params["directory"])
     last, last_problem = claim.read_last(params["directory"], time.time())
     return {
         "changed": False,
@@ -203,14 +203,14 @@ def perform_note(params: Params, check: bool, lock_path: str) -> Result:
 
 def change_note(params: Params, check: bool) -> Result:
     directory, name, state = params["directory"], params["record"], params["state"]
-    before, problem = notes.read(directory, name)
+    before, problem = notes.read_note(directory, name)
     path = notes.path_of(directory, name)
     exists = os.path.lexists(path)
     result = {"changed": False, "path": path, "exists": exists, "note": before, "problem": problem}
     if state == READ:
         return result
     if params["refuse_held"]:
-        held, why = claim.read(directory)
+        held, why = claim.read_claim(directory)
         if why or held and held["state"] == claim.HELD:
             raise TaskError(
                 "the node cannot be taken: %s. Nothing was changed." % (why or "it is " + claim.describe_owner(held))

@@ -19,7 +19,7 @@ def path_of(directory, name) -> str:
     return os.path.join(directory, name + ".json")
 
 
-def read(directory, name) -> tuple[dict | None, str]:
+def read_note(directory, name) -> tuple[dict | None, str]:
     """(note, problem); None and no problem where there is none."""
     path = path_of(directory, name)
     try:

@@ -13,7 +13,7 @@ from . import files
 VENDOR = "0x10de"
 
 
-def read(root) -> list[dict] | None:
+def read_devices(root) -> list[dict] | None:
     """Devices of vendor 10de and a display class; None when the bus cannot be listed."""
     base = files.under(root, "/sys/bus/pci/devices")
     names = files.listing(base)

@@ -25,7 +25,7 @@ COUNTS = {
 GPU_CLASS, BRIDGE_CLASS = "0x03", "0x0680"
 
 
-def read(root) -> tuple[dict | None, list | None]:
+def read_links(root) -> tuple[dict | None, list | None]:
     """``(links, switches)``: links by address, and the NVSwitches as a list; (None, None) when the bus cannot be
     listed.
 

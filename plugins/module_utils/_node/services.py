@@ -94,13 +94,13 @@ class Services:
         self.runner, self.sleep, self.clock = runner, sleep, clock
         self.failures = []
 
-    def read(self, names) -> dict[str, dict] | None:
+    def read_units(self, names) -> dict[str, dict] | None:
         """The units by their names; None when systemd does not tell all of them."""
         return units.show(self.runner, names, {"Type": "type"})
 
     def run(self, check=False) -> dict:
         """The result of the module."""
-        before = self.read(self.names)
+        before = self.read_units(self.names)
         if before is None:
             raise ServicesError(
                 "systemd does not say how %s are; expected an answer for each. Nothing was changed. "
@@ -132,7 +132,7 @@ class Services:
         rc, out, err = self.runner(["systemctl", verb, name], self.timeout_s)
         until = self.clock() + SETTLE_S
         while True:
-            found = self.read([name])
+            found = self.read_units([name])
             if found is None:
                 self.fail(name, UNREAD, "systemd does not say how it is after systemctl %s" % verb)
                 return None

@@ -25,7 +25,7 @@ PROGRAM = "nvlsm"
 PLACES = ("/opt/nvidia/nvlsm/sbin", "/usr/sbin", "/usr/bin")
 
 
-def read(root) -> dict[str, list] | None:
+def read_managers(root) -> dict[str, list] | None:
     """``{"found": [{"address", "device"}], "unread": [address]}``; None when the bus cannot be listed.
 
     ``unread`` are adapters whose VPD is there and cannot be read. One that has no VPD manages no switch.

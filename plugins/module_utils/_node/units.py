@@ -32,7 +32,7 @@ PROPERTIES = {
 }
 
 
-def read(runner) -> dict | None:
+def read_units(runner) -> dict | None:
     """``{unit: {"load", "active", "sub", "result", "enabled"}|None}``; None when systemd cannot be asked.
 
     A single unit is None when systemd said nothing of it. Values are systemd's own words, None for an empty one.

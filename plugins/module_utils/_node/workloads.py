@@ -22,7 +22,7 @@ CONTAINER = re.compile(
 MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 
 
-def read(root="/") -> list[dict] | None:
+def read_workloads(root="/") -> list[dict] | None:
     """``[{"workload", "require": [text]}]``, one for every container; None when /proc cannot be listed.
 
     Only a container that root's runtime started counts, by its control group, and of its processes the first: any user

@@ -54,7 +54,7 @@ def recall(stuck_file: str, driver: List[Any]) -> Dict[str, Answers]:
     """Return {UUID: answers} that were kept since the DRIVER was loaded, as snapshot.loaded_driver has it."""
     data = session.read_note(path_of(stuck_file), LIMIT)
     try:
-        note = json.loads(data.decode("utf-8")) if data else None
+        note = json.loads(data) if data else None
         if None in driver or note["driver"] != driver:
             return {}
         return choose_good(dict(answers, uuid={"value": uuid}) for uuid, answers in note["gpus"].items())

@@ -18,7 +18,6 @@ import mmap
 import os
 import select
 import signal
-import stat
 import sys
 import time
 import traceback
@@ -50,7 +49,7 @@ class _Place:
         data = where.encode("utf-8")[: self.SIZE - 1] + b"\0"
         self._memory[: len(data)] = data
 
-    def read(self) -> str:
+    def get_text(self) -> str:
         return self._memory[:].partition(b"\0")[0].decode("utf-8", "replace")
 
     def close(self) -> None:
@@ -98,7 +97,7 @@ def finish(started):
         lines, complete, problem = _collect_lines(started.pipe, started.until)
     finally:
         os.close(started.pipe)
-    where = started.place.read()
+    where = started.place.get_text()
     started.place.close()
     at = " in %s" % (where,) if where else ""
     worker = "the process that uses %s" % (subject,)
@@ -261,22 +260,17 @@ def remember_child(stuck_file, pid) -> None:
         return
 
 
-def read_note(path, limit=4096) -> bytes | None:
-    """The bytes of a note, at most LIMIT of them; None without one.
+def read_note(path, limit=4096) -> str | None:
+    """The text of a note, empty for one that is no text of at most LIMIT bytes; None without one.
 
     Only a file of root's or our own is believed: others may write where it lies.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        return files.read_owned(path, limit)
+    except ValueError:
+        return ""
+    except (OSError, files.NotOwned):
         return None
-    try:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.geteuid()):
-            return None
-        return os.read(handle, limit)
-    finally:
-        os.close(handle)
 
 
 def recall_child(stuck_file) -> dict | None:
@@ -285,7 +279,7 @@ def recall_child(stuck_file) -> dict | None:
     if data is None:
         return None
     try:
-        note = json.loads(data.decode("utf-8"))
+        note = json.loads(data)
         pid, start, since, boot = int(note["pid"]), int(note["start"]), str(note["since"]), note["boot_id"]
     except (ValueError, KeyError, TypeError):
         pid, start, since, boot = 0, None, "", None

@@ -211,7 +211,7 @@ def recall_hang(stuck_file) -> dict | None:
     """The note, None without one."""
     data = session.read_note(note_path(stuck_file))
     try:
-        return None if data is None else json.loads(data.decode("utf-8"))
+        return None if data is None else json.loads(data)
     except ValueError:
         return None
 

@@ -43,8 +43,8 @@ def read_state(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
         else {},
         architecture=kernels.architecture(),
         initrd_bytes=manager.initrd_bytes(),
-        gpus=pci.read(root),
-        operator=gpu_operator.read(root),
+        gpus=pci.read_devices(root),
+        operator=gpu_operator.read_operator(root),
         workloads=read_workloads(root) if wish.running_floors else (),
         streams=streams,
         enabled_stream=enabled,
@@ -58,7 +58,7 @@ def read_state(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
 
 def read_workloads(root: str) -> Optional[Tuple[Dict[str, Any], ...]]:
     """Return what containers that run require of the driver; None when they cannot be listed."""
-    found = workloads.read(root)
+    found = workloads.read_workloads(root)
     return None if found is None else tuple(found)
 
 
@@ -70,7 +70,7 @@ def read_streams(manager: Manager, module: Optional[str]) -> Tuple[Tuple[str, ..
 def read_expected_driver(manager: Manager) -> Optional[str]:
     """Return the driver that the node's check at boot expects; None where there is no check, or it refuses its file."""
     try:
-        return upstream(boot_expectation.read(manager.path(boot_expectation.PATH))["driver_version"])
+        return upstream(boot_expectation.read_expectation(manager.path(boot_expectation.PATH))["driver_version"])
     except boot_expectation.Unusable:
         return None
 

@@ -67,7 +67,7 @@ class State:
     architecture: str = ""
     initrd_bytes: int = 0
     gpus: Optional[List[Dict[str, Any]]] = None  # None: the PCI bus cannot be read
-    operator: Dict[str, Any] = dataclasses.field(default_factory=dict)  # as gpu_operator.read answers
+    operator: Dict[str, Any] = dataclasses.field(default_factory=dict)  # as gpu_operator.read_operator answers
     # containers that run, read where their floors count; None when they cannot be listed
     workloads: Optional[Tuple[Dict[str, Any], ...]] = ()
     streams: Tuple[str, ...] = ()  # of the table's dnf module

@@ -160,7 +160,7 @@ def decide_needs(wanted: list[str], gpus: list[dict] | None, headers: dict[str, 
 
 
 def decide_owner(found) -> list[dict]:
-    """Refusals of a node whose driver a GPU Operator brings, ``found`` as ``gpu_operator.read`` answers."""
+    """Refusals of a node whose driver a GPU Operator brings, ``found`` as ``gpu_operator.read_operator`` answers."""
     if found["owner"] is False:
         return []
     signs = "; ".join(found["signs"])

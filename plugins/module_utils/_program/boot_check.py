@@ -86,7 +86,7 @@ def run(
 def read_expected(path: str) -> Wanted:
     """Return the content of the file PATH, and the layout that it names. Raises boot_expectation.Unusable,
     mig.Unusable."""
-    document = boot_expectation.read(path)
+    document = boot_expectation.read_expectation(path)
     strange = sorted(set(document["hardware"]) - set(hardware.NODE_KEYS + hardware.GPU_KEYS))
     if strange:
         raise boot_expectation.Unusable(
@@ -98,7 +98,7 @@ def read_expected(path: str) -> Wanted:
         _health.check_policy(document["policy"])
     except _health.PolicyError as exc:
         raise boot_expectation.Unusable(boot_expectation.MALFORMED, "%s: policy: %s" % (path, exc)) from exc
-    return Wanted(document, mig.read(document["mig_file"]) if document["mig_file"] else None)
+    return Wanted(document, mig.read_layout(document["mig_file"]) if document["mig_file"] else None)
 
 
 def look(timeout_s: int) -> Dict[str, Any]:
@@ -189,14 +189,12 @@ def make_check(item: plan.Plan, entity: str) -> Dict[str, Any]:
 def make_refusal(problem: str, text: str, path: str, name: str) -> Dict[str, Any]:
     """The verdict about a node of which nothing is known: unknown, with the one check boot.PROBLEM."""
     ident = "boot." + problem
-    row = model.Row(
+    row = model.node_row(
         ident,
-        "node",
         lambda ctx: model.check(ident, model.NODE, model.UNKNOWN, path, boot_expectation.SCHEMA, message=text),
         "What the node should have is known",
         ("the file of the expectation",),
         "this collection",
-        (),
     )
     return _health.evaluate({"boot_id": identity.read_boot_id()}, node=name, now=reading.read_time(), table=(row,))
 

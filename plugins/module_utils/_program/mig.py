@@ -27,7 +27,7 @@ def run(path: str, check: bool, timeout_s: int, node_lock: lock.NodeLock) -> Dic
     """The result of the MIG task (as module gpu_mig answers it) for the configuration in the file PATH, under NODE_LOCK
     unless CHECK.
     """
-    options = dict(read(path), state=task.PRESENT)
+    options = dict(read_layout(path), state=task.PRESENT)
     tools = task.Tools(timeout_s, stuck_file=binding.STUCK_FILE)
     try:
         with contextlib.nullcontext() if check else node_lock:
@@ -36,7 +36,7 @@ def run(path: str, check: bool, timeout_s: int, node_lock: lock.NodeLock) -> Dic
         raise NotDone(str(exc)) from exc
 
 
-def read(path: str) -> Dict[str, Any]:
+def read_layout(path: str) -> Dict[str, Any]:
     """{"config", "config_name"}, or {"layout"} (as the option of gpu_mig), of the file PATH, which must be root's alone
     to change.
     """

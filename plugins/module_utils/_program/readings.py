@@ -52,7 +52,7 @@ class Sources(NamedTuple):
     timeout_s: int = 20
 
 
-def read(
+def read_parts(
     sources: Sources,
     state: Dict[str, Any],
     now: float,
@@ -76,9 +76,9 @@ def read(
         ("holds", lambda: holds(root, runner, state["holds"], now)),
         ("expected_gpus", lambda: read_expected_gpus(sources)),
         ("verdicts", lambda: [document(path) for path in (sources.boot_result, in_state(sources, "verdict.json"))]),
-        ("claim", lambda: dict(zip(("claim", "problem"), claim.read(sources.state_dir)))),
-        ("drain", lambda: dict(zip(("note", "problem"), notes.read(sources.state_dir, "drain")))),
-        ("quarantine", lambda: dict(zip(("note", "problem"), notes.read(sources.state_dir, "quarantine")))),
+        ("claim", lambda: dict(zip(("claim", "problem"), claim.read_claim(sources.state_dir)))),
+        ("drain", lambda: dict(zip(("note", "problem"), notes.read_note(sources.state_dir, "drain")))),
+        ("quarantine", lambda: dict(zip(("note", "problem"), notes.read_note(sources.state_dir, "quarantine")))),
         ("changed_files", lambda: find_changed_files(sources.digests)),
     ):
         try:
@@ -107,7 +107,7 @@ def wanted_layout(path: str) -> Optional[Dict[str, Any]]:
         return None
     from . import mig  # here, since most nodes want none
 
-    return mig.read(path)
+    return mig.read_layout(path)
 
 
 def on_disk(root: str, runner: Runner, found: Optional[Dict[str, Any]]) -> Dict[str, Any]:
@@ -142,7 +142,7 @@ def read_expected_gpus(sources: Sources) -> Optional[int]:
     if sources.gpus:
         return sources.gpus
     try:
-        return boot_expectation.read(sources.expectation)["hardware"]["gpus"]
+        return boot_expectation.read_expectation(sources.expectation)["hardware"]["gpus"]
     except boot_expectation.Unusable as exc:
         if exc.problem == boot_expectation.MISSING:
             return None

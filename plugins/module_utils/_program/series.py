@@ -136,7 +136,7 @@ def _gpus(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
 
 
 def layouts(wanted: Optional[Mapping[str, Any]], gpus: Sequence[Dict[str, Any]]) -> List[Optional[int]]:
-    """Tell for each of GPUS if it has the WANTED layout, as mig.read returns it; None if not known."""
+    """Tell for each of GPUS if it has the WANTED layout, as mig.read_layout returns it; None if not known."""
     if wanted is None:
         return [None] * len(gpus)
     from .._mig import plan, task  # here, since most nodes want none

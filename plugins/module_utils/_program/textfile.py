@@ -109,7 +109,7 @@ def run(
     data: Dict[str, Any],
     root: str = "/",
     clock: Callable[[], float] = time.time,
-    read: Callable[..., Dict[str, Any]] = readings.read,
+    read: Callable[..., Dict[str, Any]] = readings.read_parts,
 ) -> Outcome:
     """Read the node, and write its series into DIRECTORY; OSError if that fails. DATA are the collection's files."""
     kept = readings.document(readings.in_state(sources, STATE))

@@ -20,10 +20,10 @@ DRM = "nvidia_drm"
 def read_obstacles(root, command) -> dict:
     """Return what can change while the module runs; asked a second time right before the reset."""
     return {
-        "holders": holders.read(root),
+        "holders": holders.read_holders(root),
         "references": loaded.read_references(root),
         "drm_modeset": drm_modeset(root),
-        "hung": hung.read(root),
+        "hung": hung.read_hung_tasks(root),
         "command": is_installed(root, command),
     }
 

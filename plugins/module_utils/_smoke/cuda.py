@@ -228,7 +228,7 @@ class Gpu:
         source = ctypes.create_string_buffer(data, len(data))
         self.driver.wait("cuMemcpyHtoD_v2", address, ctypes.cast(source, POINTER), len(data))
 
-    def read(self, address, size):
+    def copy_out(self, address, size):
         target = ctypes.create_string_buffer(size)
         self.driver.wait("cuMemcpyDtoH_v2", ctypes.cast(target, POINTER), address, size)
         return target.raw

@@ -137,7 +137,7 @@ class Trial:
     def rate(self, seconds, amount) -> None:
         self.sample(round(amount / seconds / 1e9, 4) if seconds > 0 else 0.0)
 
-    def done(self, wrong=0, detail="", **parameters):
+    def finish(self, wrong=0, detail="", **parameters):
         samples = self.result["samples"]
         middle = statistics.median(samples)
         self.result.update(
@@ -171,7 +171,7 @@ def memory_pattern(trial):
                 gpu.write(answer, struct.pack("<3I", 0, 0xFFFFFFFF, 0))
                 gpu.linear(kernels.VERIFY, size // 4, address, size // 4, _first_word(base, step, place), step, answer)
                 gpu.finish()
-                words, first, bits = struct.unpack("<3I", gpu.read(answer, kernels.RESULT_WORDS * 4))
+                words, first, bits = struct.unpack("<3I", gpu.copy_out(answer, kernels.RESULT_WORDS * 4))
                 found += words
                 if words and not detail:
                     detail = (
@@ -180,7 +180,7 @@ def memory_pattern(trial):
                     )
             wrong += found
             trial.sample(found)
-        return trial.done(wrong, detail, bytes=sum(size for dummy, size in chunks))
+        return trial.finish(wrong, detail, bytes=sum(size for dummy, size in chunks))
 
 
 def _first_word(base, step, place):
@@ -218,11 +218,11 @@ def vector_add(trial):
             gpu.linear(kernels.FILL, count, sum_at, count, 0xFFFFFFFF, 0)
             gpu.linear(kernels.ADD, count, left_at, right_at, sum_at, count)
             gpu.finish()
-            found, text = count_differences(gpu.read(sum_at, size), expected)
+            found, text = count_differences(gpu.copy_out(sum_at, size), expected)
             wrong += found
             detail = detail or text
             trial.sample(found)
-        return trial.done(wrong, detail, words=count)
+        return trial.finish(wrong, detail, words=count)
 
 
 def device_copy(trial):
@@ -238,7 +238,7 @@ def device_copy(trial):
                 gpu.driver.call("cuMemcpyDtoDAsync_v2", target, source, size, None)
 
         trial.measure_rate(work, 2 * size * times)
-        return trial.done(bytes=size, times=times)
+        return trial.finish(bytes=size, times=times)
 
 
 def host_to_device(trial):
@@ -264,7 +264,7 @@ def _host_copy(trial, copy):
                 copy(gpu, host, device, size)
 
         trial.measure_rate(work, size * times)
-        return trial.done(bytes=size, times=times)
+        return trial.finish(bytes=size, times=times)
 
 
 def matrix_product(trial):
@@ -293,10 +293,10 @@ def matrix_product(trial):
         for dummy in trial.repetitions:
             gpu.linear(kernels.FILL, edge * edge, product_at, edge * edge, 0xFFFFFFFF, 0)
             trial.rate(trial.seconds(work), 2.0 * edge**3 * times)
-            found, text = count_differences(gpu.read(product_at, size), expected)
+            found, text = count_differences(gpu.copy_out(product_at, size), expected)
             wrong += found
             detail = detail or text
-        return trial.done(wrong, detail, edge=edge, times=times)
+        return trial.finish(wrong, detail, edge=edge, times=times)
 
 
 def make_matrices(edge) -> tuple[bytes, bytes, bytes]:

@@ -54,7 +54,7 @@ def play(node, *options, **variables):
 
 
 def expectation(node):
-    return boot_expectation.read(str(node.root / "boot/boot-check.json"))
+    return boot_expectation.read_expectation(str(node.root / "boot/boot-check.json"))
 
 
 def dropins(node):

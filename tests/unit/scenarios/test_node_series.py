@@ -110,7 +110,7 @@ class Node:
             return take(**dict(options, stuck_file=self.world.stuck_file, deadline_s=self.world.deadline_s))
 
         uname = types.SimpleNamespace(release=simnode.RELEASE, machine="x86_64")
-        read = functools.partial(readings.read, runner=self.packages, take=taken, uname=lambda: uname)
+        read = functools.partial(readings.read_parts, runner=self.packages, take=taken, uname=lambda: uname)
         with self.world.environment():
             return textfile.run(self.sources, str(self.root / "out"), DATA, str(self.root), lambda: self.clock, read)
 

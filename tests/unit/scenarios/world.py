@@ -305,7 +305,9 @@ class World:
         with unittest.mock.patch.object(
             reading.audit, "read", functools.partial(reading.audit.read, uname=lambda: uname)
         ), unittest.mock.patch.object(
-            hung, "read", functools.partial(hung.read, window_s=self.hung_window_s, sleep=self.short_sleep)
+            hung,
+            "read_hung_tasks",
+            functools.partial(hung.read_hung_tasks, window_s=self.hung_window_s, sleep=self.short_sleep),
         ), unittest.mock.patch.object(
             reading.system, "read", functools.partial(reading.system.read, statvfs=self.statvfs)
         ):

@@ -52,13 +52,13 @@ def _apply_answer(row, answer, problem) -> dict:
 def _read_back(row, gpu) -> dict:
     """The row with what is there now: whatever NVML said, a setting is as wanted if it reads so, and not otherwise."""
     setting = settings.BY_NAME[row["setting"]]
-    found = setting.read(gpu) if gpu is not None else codes.missing(6)
+    found = setting.read_value(gpu) if gpu is not None else codes.missing(6)
     if found["rc"] != codes.SUCCESS:
         if row["status"] in (FAILED, NOT_SUPPORTED):
             return dict(row, after=None)
         return fail_row(dict(row, after=None), "it cannot be read back: %s" % (find_advice(found["rc"]),), found)
     row = dict(row, after=found["value"], changed=found["value"] != row["before"])
-    if row["status"] in (FAILED, NOT_SUPPORTED) or setting.requested(found["value"]) == row["wanted"]:
+    if row["status"] in (FAILED, NOT_SUPPORTED) or setting.get_requested(found["value"]) == row["wanted"]:
         return row
     if row["step"] is None:
         return fail_row(

@@ -132,13 +132,13 @@ def _make_baseline_wish(gpu, row) -> dict:
     for key in row.getter:
         if not isinstance(gpu.get(key), dict) or "rc" not in gpu[key]:
             return {"problem": "the baseline has no %s of this GPU; %s" % (key, NEW_BASELINE)}
-    found = row.read(gpu)
+    found = row.read_value(gpu)
     if row.is_missing(gpu, found["rc"]):
         return {"value": None, "explicit": False}
     wanted = found.get("value")
     if found["rc"] == codes.SUCCESS:
         # A mode that waited for a reset had been requested.
-        wanted = row.requested(wanted)
+        wanted = row.get_requested(wanted)
     if found["rc"] != codes.SUCCESS or not row.is_valid(wanted):
         return {
             "problem": "the baseline does not tell %s of this GPU (%s); %s"
@@ -155,7 +155,7 @@ def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False) -> list[d
 
     One that failed forbids all steps: nothing is set then.
 
-    GPUS are of a snapshot, WISHES {uuid: {setting: wish}}, KEPT what settings_state.read answers, LOAD the mark of this
+    GPUS are of a snapshot, WISHES {uuid: {setting: wish}}, KEPT what state.read_state answers, LOAD the mark of this
     load of the driver, DAEMON whether nvidia-persistenced runs.
     """
     rows = []
@@ -199,7 +199,7 @@ def _plan_row(gpu, row, wish, kept, load, daemon, processes_ok) -> dict | None:
         return fail_row(planned, wish["problem"])
     if not row.getter:
         return _locked_row(gpu, row, wish, kept, load, processes_ok, planned)
-    found = row.read(gpu)
+    found = row.read_value(gpu)
     if wish["value"] is None:
         # The board had no such setting when the baseline was taken: if it has one now, no value was ever given.
         return dict(planned, status=NOT_SUPPORTED) if row.is_missing(gpu, found["rc"]) else None
@@ -215,8 +215,8 @@ def _plan_row(gpu, row, wish, kept, load, daemon, processes_ok) -> dict | None:
     planned.update(before=found["value"], wanted=wanted, after=found["value"])
     if wanted is None:
         return fail_row(planned, "NVML does not tell the default of this board; give a value")
-    if row.requested(found["value"]) == wanted:
-        return dict(planned, status=SAME if row.current(found["value"]) == wanted else PENDING)
+    if row.get_requested(found["value"]) == wanted:
+        return dict(planned, status=SAME if row.get_current(found["value"]) == wanted else PENDING)
     reason = row.refuse(gpu, wanted, daemon) or _find_processes(gpu, row, processes_ok)
     if reason:
         return fail_row(planned, reason)
@@ -224,7 +224,7 @@ def _plan_row(gpu, row, wish, kept, load, daemon, processes_ok) -> dict | None:
     return dict(
         planned,
         after=after,
-        status=CHANGED if row.current(after) == wanted else PENDING,
+        status=CHANGED if row.get_current(after) == wanted else PENDING,
         changed=True,
         step=_make_step(planned, row, wanted, wish["value"] == settings.DEFAULT),
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 
 from ..._node import files, identity
 
@@ -60,29 +59,14 @@ def daemon_runs(root="/", proc="/proc") -> bool:
         return False
 
 
-def read(directory=DIRECTORY) -> dict[str, dict]:
+def read_state(directory=DIRECTORY) -> dict[str, dict]:
     """{uuid: {setting: {"value", "load"}}}: what was set last on this node.
 
     Nothing was if there is no file; a damaged one is an error.
     """
     path = os.path.join(directory, NAME)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return {}
-    except OSError as exc:
-        raise StateError("%s cannot be read: %s" % (path, exc.strerror)) from exc
-    with os.fdopen(handle, "rb") as stream:
-        about = os.fstat(stream.fileno())
-        if (
-            not stat.S_ISREG(about.st_mode)
-            or about.st_uid not in (0, os.geteuid())
-            or stat.S_IMODE(about.st_mode) & 0o022
-        ):
-            raise StateError("%s is not used: it is no regular file, or others than root can change it" % (path,))
-        data = stream.read(SIZE_LIMIT)
-    try:
-        document = json.loads(data.decode("utf-8"))
+        document = json.loads(files.read_owned(path, SIZE_LIMIT))
         found = document["gpus"] if document["schema"] == SCHEMA else None
         if not all(
             isinstance(entry["value"], (dict, str)) and "load" in entry
@@ -90,6 +74,12 @@ def read(directory=DIRECTORY) -> dict[str, dict]:
             for entry in gpu.values()
         ):
             raise ValueError("an entry without value or load")
+    except FileNotFoundError:
+        return {}
+    except files.NotOwned as exc:
+        raise StateError("%s is not used: %s" % (path, exc)) from exc
+    except OSError as exc:
+        raise StateError("%s cannot be read: %s" % (path, exc.strerror)) from exc
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise StateError("%s is damaged: it holds no locked clocks (schema %s)" % (path, SCHEMA)) from exc
     return found

@@ -75,7 +75,7 @@ class Setting:
         """Return whether a value of a snapshot is one that can be set."""
         return is_count(wanted)
 
-    def read(self, gpu: Dict[str, Any]) -> Dict[str, Any]:
+    def read_value(self, gpu: Dict[str, Any]) -> Dict[str, Any]:
         """Return the value in a snapshot, or the code in its place."""
         parts = [gpu.get(key) or codes.missing(codes.UNREADABLE) for key in self.getter]
         for part in parts:
@@ -90,11 +90,11 @@ class Setting:
         """Return whether RC says that the GPU has no such setting, and not that it could not be read."""
         return rc in UNSUPPORTED
 
-    def requested(self, found: Any) -> Any:
+    def get_requested(self, found: Any) -> Any:
         """Return the part of a found value that was set last, even if it waits for a reset."""
         return found
 
-    def current(self, found: Any) -> Any:
+    def get_current(self, found: Any) -> Any:
         """Return the part of a found value that is in force."""
         return found
 
@@ -145,10 +145,10 @@ class EccMode(Mode):
     def combine(self, parts: List[Dict[str, Any]]) -> Dict[str, Any]:
         return codes.value({"current": parts[0]["value"], "pending": parts[1]["value"]})
 
-    def requested(self, found: Any) -> Any:
+    def get_requested(self, found: Any) -> Any:
         return found["pending"]
 
-    def current(self, found: Any) -> Any:
+    def get_current(self, found: Any) -> Any:
         return found["current"]
 
     def make_after(self, found: Any, wanted: Any) -> Any:

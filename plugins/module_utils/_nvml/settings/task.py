@@ -91,7 +91,7 @@ def _read_kept(options, directory, warned) -> dict:
     """Return the node's stored state. An unreadable one cannot be restored; a task that names its values does not need
     it."""
     try:
-        return state.read(directory)
+        return state.read_state(directory)
     except state.StateError as exc:
         if options["state"] == "restored" and any(
             not settings.BY_NAME[name].getter for name in options["settings"] or settings.NAMES

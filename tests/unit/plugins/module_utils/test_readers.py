@@ -436,7 +436,7 @@ def test_who_brings_the_driver(tmp_path, ready, container, program, owner):
     ):
         if content is not None:
             write(tmp_path, path, content)
-    found = gpu_operator.read(str(tmp_path))
+    found = gpu_operator.read_operator(str(tmp_path))
     assert found["owner"] is owner and bool(found["signs"]) is (owner or "true" in (ready or ""))
     refusals = systems.decide_owner(found)
     assert [item["id"] for item in refusals] == (["operator_owned"] if owner else [])
@@ -445,7 +445,7 @@ def test_who_brings_the_driver(tmp_path, ready, container, program, owner):
 
 def test_what_the_operator_left_cannot_be_read(tmp_path):
     (tmp_path / "run/nvidia/validations/driver-ready").mkdir(parents=True)
-    found = gpu_operator.read(str(tmp_path))
+    found = gpu_operator.read_operator(str(tmp_path))
     assert found["owner"] is None and [item["id"] for item in systems.decide_owner(found)] == ["operator_unknown"]
 
 
@@ -457,13 +457,13 @@ def test_pci_devices(tmp_path):
     ):
         for name, value in (("vendor", vendor), ("class", kind), ("device", "0x2330")):
             write(tmp_path, "/sys/bus/pci/devices/%s/%s" % (address, name), value + "\n")
-    assert pci.read(str(tmp_path)) == [{"address": "0000:1b:00.0", "device": "0x2330", "class": "0x030200"}]
-    assert pci.read(str(tmp_path / "empty")) is None
+    assert pci.read_devices(str(tmp_path)) == [{"address": "0000:1b:00.0", "device": "0x2330", "class": "0x030200"}]
+    assert pci.read_devices(str(tmp_path / "empty")) is None
 
 
 def test_a_recorded_list_of_packages(tmp_path):
     runner = Recorded({"dpkg-query": recorded("dpkg-query.txt")})
-    found = dpkg.read(str(tmp_path), runner)
+    found = dpkg.read_packages(str(tmp_path), runner)
     assert "bash" not in found["packages"] and "nvidia-modprobe" in found["packages"]
     bound = sorted(name for name, item in found["packages"].items() if dpkg.is_driver_package(name, item))
     assert bound == [
@@ -493,7 +493,7 @@ def test_a_recorded_list_of_packages(tmp_path):
     ],
 )
 def test_states_of_an_interrupted_dpkg(tmp_path, status, state):
-    found = dpkg.read(
+    found = dpkg.read_packages(
         str(tmp_path),
         Recorded({"dpkg-query": "nvidia-kernel-dkms\tamd64\t535.261.03-1\t%s\tnvidia-graphics-drivers\n" % status}),
     )
@@ -504,10 +504,10 @@ def test_states_of_an_interrupted_dpkg(tmp_path, status, state):
 def test_the_journal_of_dpkg_and_a_missing_dpkg(tmp_path):
     write(tmp_path, "/var/lib/dpkg/updates/0001")
     runner = Recorded({})
-    found = dpkg.read(str(tmp_path), runner)
+    found = dpkg.read_packages(str(tmp_path), runner)
     assert (found["journal"], found["available"]) == (1, False) and "not on this machine" in found["error"]
     assert runner.calls[0][1].startswith("--admindir=%s" % tmp_path)
-    assert "rc 2: no" in dpkg.read(str(tmp_path), Recorded({"dpkg-query": (2, "", "no")}))["error"]
+    assert "rc 2: no" in dpkg.read_packages(str(tmp_path), Recorded({"dpkg-query": (2, "", "no")}))["error"]
 
 
 @pytest.mark.parametrize(
@@ -540,7 +540,7 @@ def test_holders(tmp_path):
         write(tmp_path, "/proc/%d/status" % pid, "Name: x\nUid:\t4294900000\t0\t0\t0\n")
         write(tmp_path, "/proc/%d/cgroup" % pid, cgroup)
     write(tmp_path, "/proc/13/maps", "7f00-7f01 rw-s 0000 00:06 12 /dev/nvidia1\n7f02-7f03 r-xp 0000 00:06 12\n")
-    found = dict((item["pid"], item) for item in holders.read(str(tmp_path)))
+    found = dict((item["pid"], item) for item in holders.read_holders(str(tmp_path)))
     assert sorted(found) == [10, 12, 13, 14]
     assert found[10] == {
         "pid": 10,
@@ -557,7 +557,7 @@ def test_holders(tmp_path):
         ["/dev/nvidia1"],
         None,
     )
-    assert holders.read(str(tmp_path / "empty")) is None
+    assert holders.read_holders(str(tmp_path / "empty")) is None
 
 
 def test_what_a_user_named_like_a_device_is_none(tmp_path):
@@ -578,7 +578,7 @@ def test_what_a_user_named_like_a_device_is_none(tmp_path):
         write(tmp_path, "/proc/%d/maps" % (pid + 10), "00400000-00401000 rw-s 0000 00:06 12 /dev/nvidia0\n")
         link(tmp_path, "/proc/%d/map_files/400000-401000" % (pid + 10), target)
     with unittest.mock.patch.object(holders.os, "readlink", lambda path: names.get(path) or real(path)):
-        assert [item["pid"] for item in holders.read(str(tmp_path))] == [10, 20]
+        assert [item["pid"] for item in holders.read_holders(str(tmp_path))] == [10, 20]
 
 
 UID = "0f5d8c3e-6a7b-4c1d-9e2f-3a4b5c6d7e8f"

@@ -95,14 +95,17 @@ def test_a_node_that_checks_itself_at_boot_expects_what_is_installed(bench):
         "policy": {},
     }
     path.write_text(boot_expectation.render_document(document))
-    assert not bench.run(version="535.216.03")["changed"] and boot_expectation.read(str(path)) == document
-    assert bench.run(check=True, version="535.261.03")["changed"] and boot_expectation.read(str(path)) == document
+    assert not bench.run(version="535.216.03")["changed"] and boot_expectation.read_expectation(str(path)) == document
+    assert (
+        bench.run(check=True, version="535.261.03")["changed"]
+        and boot_expectation.read_expectation(str(path)) == document
+    )
     for version in ("535.261.03", "535.216.03"):
         assert bench.run(version=version)["changed"]
-        assert boot_expectation.read(str(path)) == dict(document, driver_version=version)
+        assert boot_expectation.read_expectation(str(path)) == dict(document, driver_version=version)
     path.write_text(boot_expectation.render_document(dict(document, driver_version="1.2.3")))
     assert bench.run(check=True, version="535.216.03")["changed"] and bench.run(version="535.216.03")["changed"]
-    assert boot_expectation.read(str(path)) == document and not bench.run(version="535.216.03")["changed"]
+    assert boot_expectation.read_expectation(str(path)) == document and not bench.run(version="535.216.03")["changed"]
 
 
 def test_from_nothing_to_present_and_again(bench):

@@ -156,7 +156,7 @@ def test_every_subset_and_every_key_is_documented():
 
 def test_who_has_the_device_files_open_is_told_to_those_who_ask(monkeypatch):
     found = [{"pid": 7, "user": "root", "comm": "x", "unit": None, "devices": ["/dev/nvidia0"]}]
-    monkeypatch.setattr(holders, "read", lambda: found)
+    monkeypatch.setattr(holders, "read_holders", lambda: found)
     assert run(monkeypatch, gpu_info, answer(healthy()), holders=True)["holders"] == found
     assert "holders" not in run(monkeypatch, gpu_info, answer(healthy()))
 

@@ -369,7 +369,7 @@ def test_imported_before_the_package_is_installed(tmp_path, exported):
 def test_an_interrupted_installation_of_the_package_is_staged_for(node, exported, monkeypatch):
     monkeypatch.setattr(
         dkms_act.dpkg,
-        "read",
+        "read_packages",
         lambda root, runner: {"interrupted": [{"package": "nvidia-kernel-dkms", "state": "unpacked"}]},
     )
     assert actions(run(node, "imported", import_files=[exported["path"]])) == ["stage"]

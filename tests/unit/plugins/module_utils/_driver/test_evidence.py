@@ -224,13 +224,13 @@ def test_a_part_that_bursts_costs_itself_alone(root, as_root, monkeypatch):
     def burst(*args):
         raise RuntimeError("a surprise")
 
-    monkeypatch.setattr(evidence.holders, "read", burst)
+    monkeypatch.setattr(evidence.holders, "read_holders", burst)
     files, missing = gather(root)
     assert missing == {"processes.json": "RuntimeError: a surprise"} and set(files) == {"kernel.log", "nvidia-smi.xml"}
 
 
 def test_a_proc_that_cannot_be_listed(root, as_root, monkeypatch):
-    monkeypatch.setattr(evidence.holders, "read", lambda root: None)
+    monkeypatch.setattr(evidence.holders, "read_holders", lambda root: None)
     files, missing = gather(root)
     assert "cannot be listed" in missing["processes.json"]
     assert [row["pid"] for row in json.loads(files["processes.json"]["text"])["processes"]] == [4711], (

@@ -114,7 +114,7 @@ def test_nothing_is_written(root):
 
 def test_units():
     runner = Recorded({"systemctl show": recorded("systemctl-show.txt")})
-    found = units.read(runner)
+    found = units.read_units(runner)
     assert found["nvidia-persistenced.service"] == {
         "load": "loaded",
         "active": "active",
@@ -134,7 +134,7 @@ def test_units():
 
 def test_a_watched_alias_is_the_unit_it_stands_for(monkeypatch):
     monkeypatch.setattr(units, "WATCHED", ("nvidia-dcgm.service", "dcgm.service"))
-    found = units.read(Recorded({"systemctl show": recorded("systemctl-show.txt")}))
+    found = units.read_units(Recorded({"systemctl show": recorded("systemctl-show.txt")}))
     assert found["dcgm.service"] == found["nvidia-dcgm.service"] != {}
 
 
@@ -143,8 +143,8 @@ def test_a_watched_alias_is_the_unit_it_stands_for(monkeypatch):
     [(1, "", "Failed to connect to bus"), (124, "", ""), (0, "", ""), (1, "Id=a.service\nLoadState=loaded\n", "")],
 )
 def test_systemd_that_cannot_be_asked(answer):
-    assert units.read(Recorded({"systemctl show": answer})) is None
-    assert units.read(Recorded({})) is None
+    assert units.read_units(Recorded({"systemctl show": answer})) is None
+    assert units.read_units(Recorded({})) is None
 
 
 # ---- device nodes ----
@@ -181,7 +181,7 @@ def test_device_nodes(root, character_devices):
     ):
         write(root, "/dev/" + name, numbers).chmod(0o660)
     write(root, "/dev/nvidia1", "no device").chmod(0o666)
-    found = dict((item["path"], item) for item in device_nodes.read(root))
+    found = dict((item["path"], item) for item in device_nodes.read_device_nodes(root))
     assert sorted(found) == [
         "/dev/nvidia-caps/nvidia-cap1",
         "/dev/nvidia-uvm",
@@ -205,7 +205,7 @@ def test_device_nodes(root, character_devices):
 
 def test_a_link_in_place_of_a_device_node(root):
     link(root, "/dev/nvidia0", "/dev/null")
-    assert device_nodes.read(root)[0]["kind"] == "link"
+    assert device_nodes.read_device_nodes(root)[0]["kind"] == "link"
 
 
 def test_device_numbers_and_parameters(root):
@@ -229,7 +229,7 @@ def test_infiniband_ports(root, forbid):
     tree.port(
         root, "mlx5_1", state="1: DOWN", phys="2: Polling", rate="10 Gb/sec (4X SDR)", layer="Ethernet", downed="x"
     )
-    found = infiniband.read(root)
+    found = infiniband.read_ports(root)
     assert found["mlx5_0/1"] == {
         "state": "ACTIVE",
         "phys_state": "LinkUp",
@@ -245,24 +245,24 @@ def test_infiniband_ports(root, forbid):
         "link_downed": None,
     }
     os.unlink(root + "/sys/class/infiniband/mlx5_0/ports/1/state")
-    assert infiniband.read(root)["mlx5_0/1"]["state"] is None
+    assert infiniband.read_ports(root)["mlx5_0/1"]["state"] is None
     forbid(root + "/sys/class/infiniband/mlx5_0/ports")
-    assert infiniband.read(root)["mlx5_0/?"] is None
+    assert infiniband.read_ports(root)["mlx5_0/?"] is None
     forbid(root + "/sys/class/infiniband")
-    assert infiniband.read(root) is None
+    assert infiniband.read_ports(root) is None
 
 
 def test_no_infiniband(tmp_path):
-    assert infiniband.read(str(tmp_path)) is None
+    assert infiniband.read_ports(str(tmp_path)) is None
     write(tmp_path, "/sys/class/net/lo/mtu", "65536")
-    assert infiniband.read(str(tmp_path)) == {}
+    assert infiniband.read_ports(str(tmp_path)) == {}
 
 
 # ---- PCI ----
 
 
 def test_links_and_error_counts(root):
-    links, switches = pcilink.read(root)
+    links, switches = pcilink.read_links(root)
     assert sorted(links) == [tree.SWITCH, tree.GPU] and switches == [{"address": tree.SWITCH, "device": "0x2330"}]
     assert links[tree.GPU] == {
         "link_speed": "32.0 GT/s PCIe",
@@ -278,12 +278,12 @@ def test_links_and_error_counts(root):
 def test_error_counts_that_cannot_be_read(root):
     write(root, "/sys/bus/pci/devices/%s/aer_dev_fatal" % tree.GPU, "DLP 0\n")
     os.unlink(root + "/sys/bus/pci/devices/%s/current_link_width" % tree.GPU)
-    (link_,) = [item for address, item in pcilink.read(root)[0].items() if address == tree.GPU]
+    (link_,) = [item for address, item in pcilink.read_links(root)[0].items() if address == tree.GPU]
     assert link_["aer"] is None and link_["link_width"] is None
     os.unlink(root + "/sys/bus/pci/devices/%s/aer_dev_fatal" % tree.GPU)
-    assert pcilink.read(root)[0][tree.GPU]["aer"] is None, "one of three counters is gone"
+    assert pcilink.read_links(root)[0][tree.GPU]["aer"] is None, "one of three counters is gone"
     assert pcilink.counts(root + "/gone") is None
-    assert pcilink.read(root + "/gone") == (None, None)
+    assert pcilink.read_links(root + "/gone") == (None, None)
 
 
 # ---- tasks ----
@@ -309,7 +309,7 @@ class Clock:
 
 def look(root, *events):
     clock = Clock(*events)
-    return hung.read(root, 2.0, clock.sleep, clock), clock
+    return hung.read_hung_tasks(root, 2.0, clock.sleep, clock), clock
 
 
 def test_no_task_waits_and_nothing_is_waited_for(root):
@@ -383,7 +383,7 @@ def test_a_task_that_only_waits_for_a_moment(root, event):
 
 
 def test_tasks_that_cannot_be_listed(tmp_path):
-    assert hung.read(str(tmp_path)) is None
+    assert hung.read_hung_tasks(str(tmp_path)) is None
 
 
 def test_memory_maps_of_a_hung_task_are_never_read(root, monkeypatch):
@@ -392,7 +392,7 @@ def test_memory_maps_of_a_hung_task_are_never_read(root, monkeypatch):
     real, read = files.read_text, []
     monkeypatch.setattr(files, "read_text", lambda path, *rest: read.append(path) or real(path, *rest))
     assert len(look(root)[0]) == 1
-    assert [(item["pid"], item["devices"]) for item in holders.read(root)] == [(60, ["/dev/nvidia3"])]
+    assert [(item["pid"], item["devices"]) for item in holders.read_holders(root)] == [(60, ["/dev/nvidia3"])]
     assert read and not [
         path for path in read if "/60/" in path and path.endswith(("/maps", "/cmdline", "/environ", "/smaps"))
     ]
@@ -492,19 +492,19 @@ def test_adapters_that_manage_nvlink_switches(root):
     adapter(root, "0000:06:00.1", None)
     adapter(root, "0000:07:00.1", "SW_MNG", vendor="0x8086")
     adapter(root, "0000:08:00.0", "SW_MNG", kind="0x020000")
-    found = switch_managers.read(root)
+    found = switch_managers.read_managers(root)
     assert [item["address"] for item in found["found"]] == ["0000:05:00.0", "0000:08:00.0"] and found["unread"] == []
 
 
 def test_an_adapter_that_does_not_tell(root):
     adapter(root, "0000:05:00.0", None)
     link(root, "/sys/bus/pci/devices/0000:05:00.0/vpd", "vpd")
-    assert switch_managers.read(root) == {"found": [], "unread": ["0000:05:00.0"]}
+    assert switch_managers.read_managers(root) == {"found": [], "unread": ["0000:05:00.0"]}
 
 
 def test_the_bus_cannot_be_listed(root, forbid):
     forbid(root + "/sys/bus/pci/devices")
-    assert switch_managers.read(root) is None
+    assert switch_managers.read_managers(root) is None
 
 
 def test_the_nvlink_subnet_manager(root, forbid):

@@ -173,14 +173,14 @@ def test_what_a_call_is_answered_that_belongs_to_an_attempt(found, problem, word
 )
 def test_a_claim_that_is_none_is_not_no_claim(tmp_path, text, words):
     (tmp_path / "claim.json").write_text(text)
-    found, problem = claim.read(str(tmp_path))
+    found, problem = claim.read_claim(str(tmp_path))
     assert found is None and words in problem and str(tmp_path / "claim.json") in problem
 
 
 def test_a_claim_that_cannot_be_read_is_not_no_claim(tmp_path):
     (tmp_path / "claim.json").mkdir()
-    assert claim.read(str(tmp_path))[0] is None and "cannot be read" in claim.read(str(tmp_path))[1]
-    assert claim.read(str(tmp_path / "nothing")) == (None, "")
+    assert claim.read_claim(str(tmp_path))[0] is None and "cannot be read" in claim.read_claim(str(tmp_path))[1]
+    assert claim.read_claim(str(tmp_path / "nothing")) == (None, "")
 
 
 def act(tmp_path, check=False, status="running", **params):
@@ -363,8 +363,8 @@ def test_node_that_another_ledger_changed_is_refused_for_a_while(changes, ledger
 def test_last_change_is_kept_with_its_time_and_age(tmp_path):
     directory = str(tmp_path / "state")
     claim.write(directory, BEFORE)
-    claim.finish(directory, claim.read(directory)[0], 1000)
-    assert claim.read(directory) == (None, "")
+    claim.finish(directory, claim.read_claim(directory)[0], 1000)
+    assert claim.read_claim(directory) == (None, "")
     for now, age in ((1000, 0), (1060, 60), (10, 0)):  # the clock of the node was set back
         last, problem = claim.read_last(directory, now)
         assert (problem, last["age_s"], last["time"], last["rollout_id"]) == ("", age, "1970-01-01T00:16:40Z", "r1")

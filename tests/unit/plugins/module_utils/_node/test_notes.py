@@ -130,7 +130,7 @@ def test_what_a_node_tells(tmp_path):
     write(tmp_path, "/sys/class/dmi/id/board_serial", " QTFCOU1234  5678 \n")
     write(tmp_path, "/proc/driver/nvidia/gpus/0000:c1:00.0/information", TOLD % OTHER)
     write(tmp_path, "/proc/driver/nvidia/gpus/0000:1b:00.0/information", TOLD % ONE.upper().replace("GPU", "GPU"))
-    assert identity.read(str(tmp_path)) == {
+    assert identity.read_identity(str(tmp_path)) == {
         "machine_id": MACHINE,
         "board_serial": "QTFCOU1234 5678",
         "gpus": [ONE, OTHER],
@@ -169,14 +169,14 @@ def test_what_a_node_tells(tmp_path):
 )
 def test_what_says_nothing_is_not_known(tmp_path, path, text, key):
     write(tmp_path, path, text)
-    assert identity.read(str(tmp_path))[key] is None
+    assert identity.read_identity(str(tmp_path))[key] is None
 
 
 def test_gpus_are_known_only_when_all_are(tmp_path):
-    assert identity.read(str(tmp_path)) == {"machine_id": None, "board_serial": None, "gpus": None}
+    assert identity.read_identity(str(tmp_path)) == {"machine_id": None, "board_serial": None, "gpus": None}
     write(tmp_path, "/proc/driver/nvidia/gpus/0000:1b:00.0/information", TOLD % ONE)
     write(tmp_path, "/proc/driver/nvidia/gpus/0000:c1:00.0/registry", "Binary: \"\"\n")
-    assert identity.read(str(tmp_path))["gpus"] is None
+    assert identity.read_identity(str(tmp_path))["gpus"] is None
 
 
 def test_answer_and_locale(monkeypatch):

@@ -93,7 +93,7 @@ def test_a_place_is_told_as_far_as_there_is_room(where, told):
     place = session._Place()
     place.tell("a longer name than the next one")
     place.tell(where)
-    assert place.read() == told
+    assert place.get_text() == told
     place.close()
 
 

@@ -176,7 +176,7 @@ def test_containers_are_found_once_each(tmp_path):
         NVIDIA_REQUIRE_CUDA="cuda>=12.8",
         NVIDIA_REQUIRE_DRIVER="driver>=570",
     )
-    assert workloads.read(str(tmp_path)) == [
+    assert workloads.read_workloads(str(tmp_path)) == [
         {
             "workload": "the container of trtllm (pid 9, cri-containerd-bb.scope)",
             "require": ["cuda>=12.8", "driver>=570"],
@@ -199,7 +199,7 @@ def test_containers_are_found_once_each(tmp_path):
 )
 def test_what_requires_nothing(tmp_path, variables):
     process(tmp_path, 20, "python3", "/system.slice/docker-aa.scope", **variables)
-    assert workloads.read(str(tmp_path)) == []
+    assert workloads.read_workloads(str(tmp_path)) == []
 
 
 HEX = "ab" * 32
@@ -226,7 +226,7 @@ HEX = "ab" * 32
 )
 def test_environments_count_in_containers_of_the_system_alone(tmp_path, group, is_container):
     process(tmp_path, 20, "python3", group, NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_CUDA=IMAGE)
-    assert [item["require"] for item in workloads.read(str(tmp_path))] == [[IMAGE]] * is_container
+    assert [item["require"] for item in workloads.read_workloads(str(tmp_path))] == [[IMAGE]] * is_container
 
 
 def test_a_group_that_a_user_made_is_no_container(tmp_path):
@@ -236,9 +236,9 @@ def test_a_group_that_a_user_made_is_no_container(tmp_path):
     process(tmp_path, 20, "python3", group, NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_CUDA=IMAGE)
     parent = tmp_path / "sys/fs/cgroup/machine.slice"
     parent.mkdir(parents=True)
-    assert len(workloads.read(str(tmp_path))) == 1
+    assert len(workloads.read_workloads(str(tmp_path))) == 1
     os.chown(parent, 65534, 65534)
-    assert workloads.read(str(tmp_path)) == []
+    assert workloads.read_workloads(str(tmp_path)) == []
 
 
 @pytest.mark.parametrize("inner", [False, True])
@@ -251,8 +251,8 @@ def test_the_first_process_of_a_container_tells_what_it_requires(tmp_path, inner
     if inner:
         (tmp_path / "proc/30/status").write_text("NSpid:\t30\t1\n")
         (tmp_path / "proc/20/status").write_text("NSpid:\t20\t7\t1\n")
-    assert [item["require"] for item in workloads.read(str(tmp_path))] == [[IMAGE]]
+    assert [item["require"] for item in workloads.read_workloads(str(tmp_path))] == [[IMAGE]]
 
 
 def test_a_machine_whose_processes_cannot_be_listed(tmp_path):
-    assert workloads.read(str(tmp_path)) is None
+    assert workloads.read_workloads(str(tmp_path)) is None

@@ -243,4 +243,6 @@ def test_the_check_at_boot_is_told(manager, expect, driver):
         stream.write(boot_expectation.render_document(document))
     actor = Actor(manager)
     actor.record_expectation(plan(expect=expect))
-    assert boot_expectation.read(path)["driver_version"] == driver and len(actor.done) == (1 if expect else 0)
+    assert boot_expectation.read_expectation(path)["driver_version"] == driver and len(actor.done) == (
+        1 if expect else 0
+    )

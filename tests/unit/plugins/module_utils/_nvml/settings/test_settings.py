@@ -29,12 +29,12 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvm
 @pytest.mark.pythons
 def test_what_is_kept_comes_back(tmp_path):
     place = str(tmp_path / "state")
-    assert settings_state.read(place) == {}
+    assert settings_state.read_state(place) == {}
     kept = {UUID: {"locked_graphics_clocks_mhz": {"value": LOCK, "load": LOAD}}}
     settings_state.write(kept, place)
-    assert settings_state.read(place) == kept and os.listdir(place) == ["settings.json"]
+    assert settings_state.read_state(place) == kept and os.listdir(place) == ["settings.json"]
     settings_state.write({}, place)
-    assert settings_state.read(place) == {}
+    assert settings_state.read_state(place) == {}
 
 
 @pytest.mark.pythons
@@ -55,7 +55,7 @@ def test_what_is_kept_comes_back(tmp_path):
 def test_a_file_that_is_damaged_is_an_error(tmp_path, text):
     (tmp_path / "settings.json").write_text(text)
     with pytest.raises(settings_state.StateError, match="settings.json is damaged"):
-        settings_state.read(str(tmp_path))
+        settings_state.read_state(str(tmp_path))
 
 
 @pytest.mark.pythons
@@ -63,11 +63,11 @@ def test_a_file_that_others_can_change_or_that_is_a_link_is_not_used(tmp_path):
     settings_state.write({}, str(tmp_path))
     os.chmod(str(tmp_path / "settings.json"), 0o666)
     with pytest.raises(settings_state.StateError, match="others than root can change it"):
-        settings_state.read(str(tmp_path))
+        settings_state.read_state(str(tmp_path))
     os.rename(str(tmp_path / "settings.json"), str(tmp_path / "other"))
     os.symlink("other", str(tmp_path / "settings.json"))
-    with pytest.raises(settings_state.StateError, match="cannot be read"):
-        settings_state.read(str(tmp_path))
+    with pytest.raises(settings_state.StateError, match="it is a link"):
+        settings_state.read_state(str(tmp_path))
 
 
 @pytest.mark.pythons

@@ -247,15 +247,6 @@ def test_a_board_without_application_clocks_is_no_failure_unless_asked(make):
     assert [failure["setting"] for failure in refused["failures"]] == ["application_clocks_mhz"]
 
 
-def test_application_clocks_that_a_newer_driver_no_longer_has(node):
-    settings(node, application_clocks_mhz={"graphics": 1410, "memory": 1215})
-    before = baseline(node)
-    node.sim("inject", "error", "nvmlDeviceGetApplicationsClock", "26")
-    result = settings(node, state="restored", baseline=before)
-    assert "failed" not in result and ("application_clocks_mhz", "not_supported") in rows(result, "setting", "status")
-    assert len([text for text in result["warnings"] if "this driver no longer has the setting" in text]) == 2
-
-
 # ---- nothing is set before all GPUs were checked ----
 
 # One for each reader; every decision is a row of test_plan.py.
@@ -281,19 +272,6 @@ def test_refused_before_anything_is_set(node, wanted, fault, text, code):
         assert set(row["status"] for row in result["settings"]) <= {"failed", "same"}
     assert not (node.root / "run/gpusim/settings.ini").exists()
     assert not (node.root / "var/lib/gpusim/inforom.ini").exists() and not (node.root / "var/lib/gpufleet").exists()
-
-
-def test_processes_can_be_allowed_and_do_not_matter_where_nothing_changes(node):
-    node.sim("inject", "stray-process", "--gpu", "1")
-    assert settings(node, power_limit_w=400)["changed"] is False
-    assert set(rows(settings(node, ecc_mode=False), "status")) == {("pending",)}
-    assert set(rows(settings(node, power_limit_w=300, processes="allow"), "status")) == {("changed",)}
-
-
-def test_mig_mode_does_not_matter_for_the_power_limit(node):
-    node.sim("inject", "mig-on", "--gpu", "1")
-    assert set(rows(settings(node, power_limit_w=300), "status")) == {("changed",)}
-    assert set(rows(settings(node, compute_mode="default"), "status")) == {("same",)}
 
 
 def test_persistence_mode_is_the_daemon_s_business_where_it_runs(node):
@@ -377,12 +355,6 @@ def test_a_setter_that_is_refused(node, name):
     assert failure["found"] == result["settings"][0]["before"]
 
 
-def test_who_is_not_root_is_told(node):
-    node.sim("inject", "unprivileged")
-    result = settings(node, power_limit_w=300)
-    assert result["failed"] is True and result["changed"] is False and "[NVML 4, NO_PERMISSION]" in result["msg"]
-
-
 @pytest.mark.parametrize("name", sorted(name for name in SETTERS if table.BY_NAME[name].getter))
 def test_a_setter_that_says_yes_and_does_nothing_is_found_out(node, name):
     symbol = table.BY_NAME[name].setter
@@ -418,11 +390,6 @@ def test_what_the_driver_forgets_at_once_is_found_out(node):
         "it reads 400; persistence mode is off, and then the driver forgets it with the last program" in result["msg"]
     )
     assert "failed" not in settings(node, power_limit_w=300, persistence_mode=True)
-
-
-def test_settings_without_persistence_mode_are_warned_about(node):
-    result = settings(node, power_limit_w=300)
-    assert len(result["warnings"]) == 1 and result["warnings"][0].startswith("persistence mode is off on GPU-")
 
 
 @pytest.mark.parametrize(

@@ -221,17 +221,6 @@ def render_pin(held, releases=()) -> str:
     return "\n".join(lines)
 
 
-def render_unattended(patterns) -> str:
-    lines = [
-        (
-            "// Written by gpufleet.lifecycle (kernel_packages); changes are overwritten. The kernel changes only when "
-            "somebody means it."
-        ),
-        "Unattended-Upgrade::Package-Blacklist {",
-    ]
-    return "\n".join(lines + ['    "^%s";' % pattern for pattern in patterns] + ["};", ""])
-
-
 def find_others(transaction, patterns, manager) -> list[str]:
     """Return the new packages of a transaction that are not a kernel's: what the headers of a kernel depend on."""
     allowed = list(patterns) + [TOOLS[manager]]

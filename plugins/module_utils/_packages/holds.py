@@ -159,7 +159,7 @@ UNATTENDED_PATTERNS = (
     "^(lib|firmware-|xserver-xorg-video-)?nvidia-(?!persistenced|modprobe|settings|xconfig|container)",
     "^libcuda(1|debugger1)$",
     "^libnv(cuvid|optix)1$",
-    "^linux-(modules|objects|signatures)-nvidia-",
+    "^linux-(modules|objects|signatures)-nvidia-[0-9]",
     "^cuda-drivers",
 )
 

@@ -6,11 +6,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import io
-import json
 import os
-import sys
 
 import pytest
 from ansible.module_utils import basic
@@ -30,19 +28,8 @@ def _signers():
 
 
 @pytest.fixture(name="run")
-def _run(tmp_path, monkeypatch, capsys):
-    def run(check=False, **options):
-        options.update(
-            _ansible_check_mode=check, _ansible_diff=True, _ansible_remote_tmp=str(tmp_path), _ansible_tmpdir=None
-        )
-        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": options}).encode("utf-8"))
-        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
-        monkeypatch.setattr(sys, "stdin", io.StringIO())
-        with pytest.raises(SystemExit):
-            repository_key.main()
-        return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-
-    return run
+def _run(call_module):
+    return functools.partial(call_module, repository_key, diff=True)
 
 
 def is_armored(data):

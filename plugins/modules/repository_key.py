@@ -18,7 +18,10 @@ description:
     the node.
   - With O(state=absent) keys are taken out of keyring files. Other keys in those files stay; a file without any other
     key is removed.
-  - Neither gpg nor another tool is needed on the node.
+  - C(gpg) on the node reads the keys, and what it reads is what is written, as gpg exports it. An expired or revoked
+    key is another one than expected, and so is a file that has one key more.
+requirements:
+  - C(gpg) on the node
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
 attributes:
@@ -26,6 +29,8 @@ attributes:
     support: full
     details:
       - The key is fetched and compared as in a run.
+      - On a node without gpg, which a run needs, the file's digest is compared and a warning says that no fingerprint
+        was.
   diff_mode:
     support: full
     details:
@@ -37,7 +42,8 @@ options:
     choices: [present, absent]
     default: present
   path:
-    description: The file to write. Required with O(state=present).
+    description: The file to write, in binary form where its name ends in C(.gpg), as apt takes it, else armored.
+      Required with O(state=present).
     type: path
   url:
     description:
@@ -59,11 +65,6 @@ options:
     description: The digest that the file has to have where it comes from. One of O(fingerprints) and O(sha256) is
       needed with O(state=present).
     type: str
-  format:
-    description: How the file is written. apt takes V(binary) from files that end in C(.gpg), rpm takes V(armored).
-    type: str
-    choices: [binary, armored]
-    default: binary
   keyrings:
     description: Files, or patterns of files, that O(state=absent) takes the keys out of. Those that are not there are
       no failure.
@@ -114,8 +115,10 @@ keyrings:
 """
 
 import glob
+import hashlib
 import os
 import re
+import tempfile
 from http.client import HTTPException
 from urllib.parse import unquote
 
@@ -126,7 +129,6 @@ from ansible.module_utils.urls import open_url
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import files
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.urls import mask_credentials
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import keyring
 
 ARGUMENT_SPEC = dict(
     state=dict(type="str", choices=["present", "absent"], default="present"),
@@ -135,29 +137,100 @@ ARGUMENT_SPEC = dict(
     content=dict(type="str", no_log=False),
     fingerprints=dict(type="list", elements="str", default=[]),
     sha256=dict(type="str"),
-    format=dict(type="str", choices=["binary", "armored"], default="binary"),
     keyrings=dict(type="list", elements="path", default=[], no_log=False),
     timeout_s=dict(type="int", default=30),
 )
 LARGEST = 4 * 1024 * 1024
 MODE = 0o644
+BEGIN = b"-----BEGIN PGP PUBLIC KEY BLOCK-----"
+WITHOUT_GPG = "gpg is not installed on this node, and compares keys. %s Next step: install %s."
+# Letters of gpg's field of validity (doc/DETAILS of GnuPG).
+UNFIT = {"e": "expired", "r": "revoked", "d": "disabled", "i": "invalid"}
 
 
-def read_key_file(path) -> bytes | None:
-    try:
-        with open(path, "rb") as handle:
-            return handle.read()
-    except FileNotFoundError:
-        return None
+class NotAKeyring(ValueError):
+    """gpg does not read the bytes as public keys; the message says why."""
 
 
-def passwords(url) -> set:
-    """The password of a URL, as it is written there and as it is sent."""
+class Gpg:
+    """gpg with a home of its own in the module's directory. No agent and no keyboxd is started."""
+
+    def __init__(self, module, path: str):
+        self.module, self.path = module, path
+        self.home = tempfile.mkdtemp(prefix="gpufleet-gpg-", dir=module.tmpdir)
+        # GnuPG 2.4 hands a new home to keyboxd unless it finds this file
+        open(os.path.join(self.home, "common.conf"), "w", encoding="ascii").close()
+
+    def run(self, *words: str, data: bytes | None = None) -> tuple[int, bytes, str]:
+        command = [self.path, "--homedir", self.home, "--batch", "--no-tty", "--no-autostart", "--no-options"]
+        environ = {"LC_ALL": "C", "GNUPGHOME": self.home}
+        rc, out, err = self.module.run_command(
+            command + list(words), data=data, binary_data=True, encoding=None, environ_update=environ
+        )
+        return rc, out, to_native(err)
+
+    def read_keys(self, data: bytes) -> dict[str, str]:
+        """Return the primary keys of a file with what makes each unfit, such as ``expired``, or an empty string.
+
+        Raises:
+            NotAKeyring: A part of it is no public key: gpg prints the keys before that part, and its status counts.
+        """
+        rc, out, err = self.run("--show-keys", "--with-colons", data=data)
+        keys = parse_keys(to_native(out))
+        if rc or not keys:
+            lines = [line for line in err.splitlines() if "created" not in line]
+            raise NotAKeyring(lines[-1].strip() if lines else "it is empty")
+        return keys
+
+    def export_keys(self, data: bytes, fingerprints: list[str], is_armored: bool) -> bytes:
+        """Return some keys of a file in one of the two forms."""
+        keyring = ["--no-default-keyring", "--keyring", tempfile.mkstemp(dir=self.home)[1]]
+        rc, dummy, err = self.run(*keyring, "--import", data=data)
+        if not rc:
+            form = ["--armor"] if is_armored else []
+            rc, out, err = self.run(*keyring, *form, "--export", *fingerprints)
+            if not rc and out:
+                return out
+        raise NotAKeyring(to_native(err).strip().splitlines()[-1])
+
+
+def parse_keys(listing: str) -> dict[str, str]:
+    """Return the keys of gpg's listing with colons, as :meth:`Gpg.read_keys` does; a secret key is none."""
+    keys, validity = {}, None
+    for fields in (line.split(":") for line in listing.splitlines()):
+        if fields[0] in ("sec", "ssb"):
+            raise NotAKeyring("it has a secret key, which belongs on the machine that signs and on no other")
+        if fields[0] == "pub":
+            validity = fields[1]
+        elif fields[0] == "fpr" and validity is not None:  # those that follow are of its subkeys
+            keys[fields[9]] = UNFIT.get(validity, "")
+            validity = None
+    return keys
+
+
+def normalize_fingerprint(fingerprint: str) -> str | None:
+    """Return a fingerprint in hexadecimal capitals alone, None when it is not a whole one."""
+    text = re.sub(r"[\s:]", "", fingerprint).upper()
+    text = text[2:] if text.startswith("0X") else text
+    return text if re.match(r"^([0-9A-F]{40}|[0-9A-F]{64})$", text) else None
+
+
+def find_problem(keys: dict[str, str], wanted: list[str]) -> tuple[str, str] | None:
+    """Return why keys are not the expected ones, as ``(found, expected)``. Each has to be a wanted one, and fit."""
+    if wanted and not set(keys) <= set(wanted):
+        return "fingerprint %s" % ", ".join(sorted(keys)), "fingerprint %s" % " or ".join(wanted)
+    unfit = ["%s, which is %s" % (name, why) for name, why in sorted(keys.items()) if why]
+    return ("fingerprint %s" % ", ".join(unfit), "a key that signs today") if unfit else None
+
+
+def find_passwords(url: str | None) -> set[str]:
+    """Return the password of a URL, as it is written there and as it is sent."""
     login = re.match(r"[a-z]+://[^/:@]*:([^/]*)@", url or "")
     return {login.group(1), unquote(login.group(1))} - {""} if login else set()
 
 
-def fetch(module) -> tuple[bytes, str]:
+def fetch_key(module) -> tuple[bytes, str]:
+    """Return the key file and the words for where it comes from."""
     if module.params["content"] is not None:
         return to_bytes(module.params["content"]), "the content of the task"
     url = module.params["url"]
@@ -173,18 +246,41 @@ def fetch(module) -> tuple[bytes, str]:
     return data, mask_credentials(url)
 
 
-def describe(data) -> str:
-    """The fingerprints of a file, for a difference."""
+def describe_keys(gpg: Gpg, data: bytes | None) -> str:
+    """Return the fingerprints of a file, for a difference."""
     if data is None:
         return ""
     try:
-        return "".join("%s\n" % name for name in keyring.fingerprints(data))
-    except keyring.NotAKeyring as exc:
+        return "".join("%s\n" % name for name in sorted(gpg.read_keys(data)))
+    except NotAKeyring as exc:
         return "%s\n" % exc
 
 
-def present(module, wanted) -> None:
-    path, digest = module.params["path"], module.params["sha256"]
+def require_gpg(module) -> Gpg | None:
+    """Return gpg, or None in check mode on a node without it, after a warning."""
+    path = module.get_bin_path("gpg")
+    if path:
+        return Gpg(module, path)
+    package = "gnupg2" if module.get_bin_path("rpm") else "gpg"
+    if not module.check_mode:
+        module.fail_json(msg=WITHOUT_GPG % ("Nothing was written.", package))
+    module.warn(WITHOUT_GPG % ("No fingerprint was compared.", package))
+    return None
+
+
+def refuse_key(module, source: str, found: str, expected: str) -> None:
+    module.fail_json(
+        msg=(
+            "%s is not the expected key: found %s, expected %s. Nothing was written. Next step: do not trust that "
+            "place until you know why; if the key was changed, set the new fingerprint." % (source, found, expected)
+        ),
+        found=found,
+        expected=expected,
+    )
+
+
+def write_key(module, wanted: list[str]) -> None:
+    path, digest = module.params["path"], (module.params["sha256"] or "").strip().lower()
     if not wanted and not digest:
         module.fail_json(
             msg=(
@@ -192,41 +288,45 @@ def present(module, wanted) -> None:
                 "fingerprint or its sha256." % path
             )
         )
-    data, source = fetch(module)
-    why = keyring.problem(data, wanted, digest)
-    if why:
-        module.fail_json(
-            msg=(
-                "%s is not the expected key: found %s, expected %s. Nothing was written. Next step: do not trust that "
-                "place until you know why; if the key was changed, set the new fingerprint." % (source, why[0], why[1])
-            ),
-            found=why[0],
-            expected=why[1],
-        )
-    before, after = read_key_file(path), keyring.render_keys(data, module.params["format"])
-    changed = before != after or os.stat(path).st_mode & 0o7777 != MODE
-    diff = {"before_header": path, "after_header": path, "before": describe(before), "after": describe(after)}
-    if changed and not module.check_mode:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        files.write_atomically(path, after, MODE)
-    back = after if module.check_mode else read_key_file(path)
-    if keyring.problem(back or b"", wanted):
-        module.fail_json(
-            msg="%s was written, and does not read back as the key of %s. Next step: look at the file system."
-            % (path, source)
-        )
-    module.exit_json(changed=changed, path=path, fingerprints=keyring.fingerprints(back), diff=diff)
+    data, source = fetch_key(module)
+    found_digest = hashlib.sha256(data).hexdigest()
+    if digest and found_digest != digest:
+        refuse_key(module, source, "sha256 %s" % found_digest, "sha256 %s" % digest)
+    gpg = require_gpg(module)
+    if gpg is None:
+        module.exit_json(changed=True, path=path, fingerprints=wanted)
+    try:
+        keys = gpg.read_keys(data)
+        problem = find_problem(keys, wanted)
+        if problem:
+            refuse_key(module, source, *problem)
+        after = gpg.export_keys(data, list(keys), not path.endswith(".gpg"))
+        changed = not files.is_written(path, after, MODE)
+        diff = {"before_header": path, "after_header": path}
+        diff.update(before=describe_keys(gpg, files.read_bytes(path)), after=describe_keys(gpg, after))
+        if changed and not module.check_mode:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            files.write_atomically(path, after, MODE)
+        module.exit_json(changed=changed, path=path, fingerprints=sorted(keys), diff=diff)
+    except NotAKeyring as exc:
+        refuse_key(module, source, "no OpenPGP public key (%s)" % exc, "an OpenPGP public key")
 
 
-def absent(module, unwanted) -> None:
+def remove_keys(module, unwanted: list[str]) -> None:
     if not unwanted:
         module.fail_json(msg="state=absent needs fingerprints: nothing was changed.")
+    names = sorted(set(name for pattern in module.params["keyrings"] for name in glob.glob(pattern)))
+    contents = dict((name, files.read_bytes(name)) for name in names if os.path.isfile(name))
+    gpg = require_gpg(module) if contents else None
     changes, diffs = [], []
-    for path in sorted(set(name for pattern in module.params["keyrings"] for name in glob.glob(pattern))):
-        data = read_key_file(path) if os.path.isfile(path) else None
+    for path, data in contents.items() if gpg else ():
         try:
-            after = keyring.without(data, unwanted) if data else data
-        except keyring.NotAKeyring as exc:
+            keys = gpg.read_keys(data)
+            left = sorted(set(keys) - set(unwanted))
+            if len(left) == len(keys):
+                continue
+            after = gpg.export_keys(data, left, BEGIN in data) if left else None
+        except NotAKeyring as exc:
             if not any(bytes.fromhex(name) in data for name in unwanted):
                 continue  # no keyring, or one of a kind that apt does not read either
             module.fail_json(
@@ -235,11 +335,9 @@ def absent(module, unwanted) -> None:
                     "key from it with gpg, or the file, and run again." % (path, exc)
                 )
             )
-        if after == data:
-            continue
-        named = sorted(set(keyring.fingerprints(data)) & set(unwanted))
-        changes.append({"path": path, "fingerprints": named, "removed": after is None})
-        diffs.append({"before_header": path, "after_header": path, "before": describe(data), "after": describe(after)})
+        changes.append({"path": path, "fingerprints": sorted(set(keys) - set(left)), "removed": after is None})
+        diff = {"before_header": path, "after_header": path}
+        diffs.append(dict(diff, before=describe_keys(gpg, data), after=describe_keys(gpg, after)))
         if module.check_mode:
             continue
         if after is None:
@@ -257,8 +355,8 @@ def main() -> None:
         required_if=[("state", "present", ["path"]), ("state", "present", ["url", "content"], True)],
     )
     # With -vvv Ansible prints the arguments of a module.
-    module.no_log_values.update(passwords(module.params["url"]))
-    given = dict((text, keyring.normal(text)) for text in module.params["fingerprints"])
+    module.no_log_values.update(find_passwords(module.params["url"]))
+    given = dict((text, normalize_fingerprint(text)) for text in module.params["fingerprints"])
     short = sorted(text for text, whole in given.items() if not whole)
     if short:
         module.fail_json(
@@ -268,7 +366,7 @@ def main() -> None:
             )
         )
     try:
-        (present if module.params["state"] == "present" else absent)(module, sorted(set(given.values())))
+        (write_key if module.params["state"] == "present" else remove_keys)(module, sorted(set(given.values())))
     except OSError as exc:
         module.fail_json(
             msg="%s: %s. Next step: run as root (become), and look at the file system." % (exc.filename, exc.strerror)

@@ -12,7 +12,9 @@ PASS, FAIL, UNKNOWN, NOT_APPLICABLE = "pass", "fail", "unknown", "not_applicable
 
 
 # Packages of the kernel module, by any of the archives' names.
-KERNEL_SIDE = re.compile(r"kernel-(open-)?dkms|kernel-source|^nvidia-dkms|^kmod-nvidia|^linux-(modules|objects)-nvidia")
+KERNEL_SIDE = re.compile(
+    r"kernel-(open-)?dkms|kernel-source|^nvidia-dkms|^kmod-nvidia|^linux-(modules|objects)-nvidia-[0-9]"
+)
 
 
 def finding(ident, entity, status, observed=None, expected=None, message="", next_step="") -> dict:

@@ -13,7 +13,7 @@ from .._dkms import dkms
 from .._kernel import kernels, loaded, modules, secureboot
 from .._node import dpkg, files, gpu_operator, identity, pci
 from .._node.runner import Runner, missing
-from .._packages import dnf_output, driver_family, systems
+from .._packages import dnf_output, systems
 from .._packages.driver_tables import REDHAT9_CUDA
 from .._packages.manager import parse_os_release
 from . import driver_files
@@ -92,6 +92,6 @@ def read_rpm(root, runner) -> dict | None:
                 "arch": have["architecture"],
                 "status": have["status"],
                 "source": have["source"],
-                "driver": driver_family.is_member(RPM_TABLE, name, have["source"], have["version"]),
+                "driver": systems.is_member(RPM_TABLE, name, have["source"], have["version"]),
             }
     return answer

@@ -148,7 +148,7 @@ def dkms_state(facts, target, expect_loaded) -> Iterator:
                 "No driver is installed." if target is None else "The kernel modules are not made by DKMS.",
             )
             continue
-        lines = [line for line in state["unparsed"] if "nvidia" in line]
+        lines = find_unknown_lines(state)
         if not state["available"] or lines:
             yield finding(
                 "dkms_state",
@@ -244,6 +244,11 @@ def states_of(state, name, version) -> list[str]:
     return [entry["state"] for entry in state["entries"] if (entry["name"], entry["version"]) == (name, version)]
 
 
+def find_unknown_lines(state) -> list[str]:
+    """Return the lines of dkms status in no known form that may be about the driver."""
+    return [line for line in state["unparsed"] if "nvidia" in line]
+
+
 def dkms_stale(facts, target, expect_loaded) -> Iterator:
     state = facts["dkms"]
     if not state["available"]:
@@ -272,7 +277,11 @@ def dkms_stale(facts, target, expect_loaded) -> Iterator:
             if "broken" in states_of(state, name, version)
             else "Remove it: dkms remove %s/%s --all." % (name, version),
         )
-    if not stale:
+    lines = find_unknown_lines(state)
+    if lines:
+        message = "DKMS trees of other versions cannot be listed: dkms status has a line of an unknown form: %s."
+        yield finding("dkms_stale", "node", UNKNOWN, lines, [], message % lines[0], orphan_step(None))
+    elif not stale:
         yield finding("dkms_stale", "node", PASS, [], [])
 
 

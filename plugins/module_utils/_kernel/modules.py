@@ -23,17 +23,21 @@ OPEN_LICENSE = "Dual MIT/GPL"
 
 
 def find(root, kernel) -> list[str]:
-    """Paths (below the root) of every main NVIDIA module of a kernel, the one that loads first."""
+    """Paths (below the root) of every main NVIDIA module of a kernel, the one that loads first.
+
+    A link that leads nowhere, such as weak-modules(8) leaves where the module of its kernel has gone, is passed over as
+    depmod does.
+    """
     base = files.under(root, "/lib/modules", kernel)
     preferred = preferred_name(root)
     found = []
     for order, place in enumerate(PLACES):
         for directory in directories(os.path.join(base, place), place):
             for name in files.listing(directory) or []:
-                match = MAIN.match(name)
-                if match:
+                match, path = MAIN.match(name), "/" + os.path.relpath(os.path.join(directory, name), root)
+                if match and files.resolve(root, path):
                     rank = (order, 0 if match.group("name").replace("_", "-") == preferred else 1, name)
-                    found.append((rank, "/" + os.path.relpath(os.path.join(directory, name), root)))
+                    found.append((rank, path))
     return [path for rank, path in sorted(found)]
 
 

@@ -16,7 +16,7 @@ FORMAT = "${Package}\\t${Architecture}\\t${Version}\\t${db:Status-Abbrev}\\t${so
 DRIVER_SOURCES = re.compile(r"^nvidia-(graphics-drivers|open-gpu-kernel-modules|tesla-)")
 NAMES = re.compile(
     r"^(nvidia|libnvidia|libcuda1|libnvcuvid|libgl(x|es)?-nvidia|firmware-nvidia|xserver-xorg-video-nvidia|"
-    r"cuda-drivers|datacenter-gpu|linux-(modules|objects)-nvidia-)"
+    r"cuda-drivers|datacenter-gpu|linux-(modules|objects)-nvidia-[0-9])"
 )
 # they carry driver-like versions, but need not be the driver's
 OWN_VERSION = re.compile(

@@ -243,8 +243,8 @@ def parse_streams(text, module) -> list[str]:
 
 def parse_enabled(text, module) -> str | None:
     """The enabled stream out of /etc/dnf/modules.d/<module>.module; None when none is."""
-    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
-    return (fields.get("stream") or None) if fields.get("state") == "enabled" and "[%s]" % module in text else None
+    fields = parse_sections(text).get(module, {})
+    return (fields.get("stream") or None) if fields.get("state") == "enabled" else None
 
 
 def parse_advisories(text) -> dict[str, list]:

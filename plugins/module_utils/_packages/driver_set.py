@@ -14,20 +14,22 @@ import re
 
 from .._node.dpkg import is_side_by_side
 from .._node.versions import KEYS, upstream
-from .driver_family import (
+from .package_state import make_refusal
+from .systems import (
+    branch_of,
     driver_of,
     installed_driver,
+    instantiate_table,
     is_driver_package,
     is_family_record,
     is_member,
     is_other_flavour,
     is_prebuilt,
+    list_variants,
     matches_version,
     other_flavours,
     source_of,
 )
-from .package_state import make_refusal
-from .systems import branch_of, instantiate_table, list_variants
 
 
 class Closure:

@@ -138,7 +138,7 @@ UBUNTU = {
     ),
     "apart": (),
     "blocked_sources": ("nvidia-graphics-drivers-*", "fabric-manager-*", "libnvidia-nscq-*", "nvidia-imex-*"),
-    "blocked_names": ("nvidia-fabricmanager-*", "libnvidia-nscq-*", "nvidia-imex-*", "linux-modules-nvidia-*"),
+    "blocked_names": ("nvidia-fabricmanager-*", "libnvidia-nscq-*", "nvidia-imex-*", "linux-modules-nvidia-[0-9]*"),
     "name_pattern": r"nvidia",
     "roots": (
         "libnvidia-compute-{branch}-server",
@@ -170,7 +170,7 @@ UBUNTU = {
             "packages": (),
         },
     },
-    "prebuilt_pattern": r"^linux-(modules|objects|signatures)-nvidia-",
+    "prebuilt_pattern": r"^linux-(modules|objects|signatures)-nvidia-[0-9]",
     "prebuilt_bound": "nvidia-kernel-common-{branch}-server",
     "impossible": {},
     "components": {
@@ -209,7 +209,7 @@ UBUNTU_CUDA = {
         "cuda-drivers-*",
         "nvidia-open",
         "nvidia-open-*",
-        "linux-modules-nvidia-*",
+        "linux-modules-nvidia-[0-9]*",
         "/^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$/",
     ),
     "name_pattern": r"nvidia|^libnvsdm|^cuda-drivers|^nvlsm$|^libxnvctrl",
@@ -393,8 +393,9 @@ DRIVER_NAME_PATTERN = (
 )
 DRIVER_VERSION_PATTERN = r"^[0-9]{3}\.[0-9]{2,3}(\.[0-9]{2})?$"
 
-# Prebuilt modules of any driver family: their version says nothing of the driver's, or nothing but it.
-PREBUILT_PATTERN = r"^(linux-(modules|objects)-nvidia-|kmod-nvidia-[0-9])"
+# Prebuilt modules of any driver family: their version says nothing of the driver's, or nothing but it. Those of
+# GPUDirect Storage, linux-modules-nvidia-fs-KERNEL, have no branch and are the kernel's.
+PREBUILT_PATTERN = r"^(linux-(modules|objects)-nvidia-[0-9]|kmod-nvidia-[0-9])"
 
 # Tools with version numbers like the driver's that are released apart from it.
 APART_NAME_PATTERN = r"^nvidia-(modprobe|persistenced|settings|xconfig|container.*|prime)(-|$)"
@@ -403,7 +404,7 @@ APART_NAME_PATTERN = r"^nvidia-(modprobe|persistenced|settings|xconfig|container
 EL_KERNEL = r"kernel(?:-(?!headers|tools|srpm-|rpm-|doc|abi-).*)?"
 
 KERNEL_NAME_PATTERN = (
-    r"^linux-(?!modules-nvidia-|modules-extra-nvidia-)(image|headers|modules|kbuild|generic|virtual|lowlatency|aws|"
+    r"^linux-(?!modules-nvidia-[0-9]|modules-extra-nvidia-)(image|headers|modules|kbuild|generic|virtual|lowlatency|aws|"
     r"azure|gcp|oem|signed)(-|$)"
     r"|^%s$" % EL_KERNEL
 )

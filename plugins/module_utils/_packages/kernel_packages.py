@@ -13,7 +13,7 @@ import time
 from .._kernel import boot_default, kernels
 from .._node import files
 from .._node.files import write_atomically
-from . import holds, kernel_set, pins, systems
+from . import holds, kernel_set, systems
 from .apt import Apt
 from .dnf import Dnf
 from .manager import NO_NAMES, parse_os_release
@@ -297,21 +297,21 @@ class KernelPackages:
 
     def contents(self, held) -> list[tuple]:
         """``[(path, content)]`` of the files beside the holds."""
+        exclude = bool(held) and self.params["exclude_unattended"]
         if self.manager.name == "apt":
             return [
                 (PIN, kernel_set.render_pin(held, self.releases()) if held and self.params["pin"] else None),
-                (
-                    UNATTENDED,
-                    kernel_set.render_unattended(self.patterns) if held and self.params["exclude_unattended"] else None,
-                ),
+                (UNATTENDED, self.render_unattended() if exclude else None),
             ]
         text = files.read_text(self.path(self.manager.unattended_file))
-        exclude = bool(held) and self.params["exclude_unattended"]
         return (
-            [(self.manager.unattended_file, pins.render_automatic(text, exclude, ("kernel*",)))]
+            [(self.manager.unattended_file, holds.render_automatic(text, exclude, ("kernel*",)))]
             if text is not None
             else []
         )
+
+    def render_unattended(self) -> str:
+        return holds.render_unattended(["^" + pattern for pattern in self.patterns], "kernel_packages", "kernel")
 
     def releases(self) -> list[str]:
         return [release for release in kernels.find_installed(self.root) if re.match(r"\d", release)]

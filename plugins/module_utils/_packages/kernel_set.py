@@ -21,7 +21,7 @@ PATTERNS = {
     "apt": (
         "linux-image-",
         "linux-headers-",
-        "linux-modules-(?!nvidia)",
+        "linux-modules-(?!nvidia-[0-9])",
         "linux-(generic|virtual|lowlatency|aws|azure|gcp|oem)",
     ),
     "dnf": (EL_KERNEL + "$", "kernel-headers$"),
@@ -31,7 +31,7 @@ TOOLS = {"apt": r"linux-(kbuild|compiler|base|libc-dev|bpf)", "dnf": r"kernel-(t
 # Packages of the driver, which only driver_packages changes.
 DRIVER = (
     r"(lib|firmware-|xserver-xorg-video-|kmod-)?nvidia-(?!container)|libcuda|cuda-drivers|linux-(modules|objects|"
-    r"signatures)-nvidia-"
+    r"signatures)-nvidia-[0-9]"
 )
 # A kernel's release in a package's name. Metapackages have none: linux-generic-hwe-24.04 has the system's.
 VERSIONED = re.compile(r"-\d+\.\d+\.\d")
@@ -68,7 +68,7 @@ def packages_with(installed, release, manager) -> list[str]:
         return sorted(
             name
             for name in installed
-            if re.match(r"linux-[a-z-]+-%s$" % re.escape(release), name)
+            if re.match(r"linux-[a-z-]+-%s(-unsigned)?$" % re.escape(release), name)
             and installed[name]["installed"]
             and is_kernel(name, PATTERNS["apt"])
         )
@@ -101,7 +101,9 @@ def packages_of(release, manager, installed=None, running="") -> tuple[dict, dic
         names = set(now + [base + "modules", base + "devel"] if now else [base + part for part in DNF_PARTS])
         return dict.fromkeys(sorted(names), version), {}
     names = ["linux-image-%s" % release, "linux-headers-%s" % release]
-    return dict.fromkeys(names), dict.fromkeys(["linux-modules-%s" % release, "linux-modules-extra-%s" % release])
+    storage = (installed or {}).get("linux-modules-nvidia-fs-%s" % running, {}).get("installed")
+    parts = ["linux-modules", "linux-modules-extra"] + (["linux-modules-nvidia-fs"] if storage else [])
+    return dict.fromkeys(names), dict.fromkeys("%s-%s" % (part, release) for part in parts)
 
 
 def find_newest(index, name) -> str | None:
@@ -193,7 +195,9 @@ def render_pin(held, releases=()) -> str:
             "",
         ]
     own = set(
-        found.group(1) for found in (re.match(r"linux-image-(?:unsigned-)?(\d.*)$", name) for name in held) if found
+        found.group(1)
+        for found in (re.match(r"linux-image-(?:unsigned-)?(\d.*?)(?:-unsigned)?$", name) for name in held)
+        if found
     )
     own = sorted(own.union(releases))
     if own:
@@ -219,17 +223,6 @@ def render_pin(held, releases=()) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def render_unattended(patterns) -> str:
-    lines = [
-        (
-            "// Written by gpufleet.lifecycle (kernel_packages); changes are overwritten. The kernel changes only when "
-            "somebody means it."
-        ),
-        "Unattended-Upgrade::Package-Blacklist {",
-    ]
-    return "\n".join(lines + ['    "^%s";' % pattern for pattern in patterns] + ["};", ""])
 
 
 def find_others(transaction, patterns, manager) -> list[str]:

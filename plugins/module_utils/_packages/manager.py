@@ -29,7 +29,7 @@ Beside what :class:`Manager` has, a manager answers:
 ``fix_options(broken)``, ``download_options(broken)``, ``deferred_dkms_options()``
     options of these commands
 ``unattended_file``
-    the file that keeps unattended upgrades from the driver; ``_packages.pins`` has its content
+    the file that keeps unattended upgrades from the driver; ``_packages.holds`` has its content
 """
 
 from __future__ import annotations

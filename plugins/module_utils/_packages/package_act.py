@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from .._dkms import dkms
 from .._node import boot_expectation, files
 from .._node.files import write_atomically
-from . import driver_family, holds, package_plan, transaction
+from . import holds, package_plan, systems, transaction
 from .manager import Manager, ManagerError
 from .package_plan import Plan
 from .package_state import Installed, State, Versions
@@ -94,7 +94,7 @@ def make_diff(plan: Plan) -> List[Dict[str, str]]:
     """Return what --diff shows: package versions, and the files."""
     if plan.wish.state not in ("present", "absent"):
         return []
-    before = driver_family.driver_versions(plan.state.table, plan.state.installed)
+    before = systems.driver_versions(plan.state.table, plan.state.installed)
     after = dict(before)
     for item in plan.transaction["remove"]:
         after.pop(item["name"], None)

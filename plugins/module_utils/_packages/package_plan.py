@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterable, Optional, Tuple
 from .._dkms import dkms
 from .._node.dpkg import is_side_by_side
 from .._node.versions import upstream
-from . import driver_family, driver_set, flavour, floors, package_state, pins, systems, transaction
+from . import compatibility, driver_set, holds, package_state, systems, transaction
 from .package_state import Archives, Installed, Problem, Rehearsal, Room, State, Versions, Wish, make_refusal
 
 Refusal = Dict[str, Any]  # as package_state.refusal makes it
@@ -32,7 +32,7 @@ class Plan:
     wish: Wish
     refusals: Tuple[Refusal, ...] = ()
     lacking: bool = False  # refused for what the node is: an interrupted run is not finished there either
-    flavour: Optional[Dict[str, Any]] = None  # as flavour.decide answers
+    flavour: Optional[Dict[str, Any]] = None  # as compatibility.decide_flavour answers
     resolved: Optional[Dict[str, Any]] = None  # as driver_set.resolve answers, with trees and module_archives
     # the transaction
     action: Optional[str] = None  # install, remove; None: no transaction is thought of
@@ -97,7 +97,7 @@ def own_broken(state: State) -> Names:
     return tuple(
         name
         for name in state.broken
-        if driver_family.is_driver_package(name, have[name]["version"], have[name]["source"], table)
+        if systems.is_driver_package(name, have[name]["version"], have[name]["source"], table)
     )
 
 
@@ -121,7 +121,7 @@ def decide_interrupted(state: State, wish: Wish) -> list:
 
 
 def choose_removal(plan: Plan) -> Plan:
-    targets = tuple(driver_family.installed_driver(plan.state.table, plan.state.installed))
+    targets = tuple(systems.installed_driver(plan.state.table, plan.state.installed))
     if not targets:
         return plan
     return dataclasses.replace(plan, action="remove", due=True, targets=targets, removable=plan.removable + targets)
@@ -129,7 +129,7 @@ def choose_removal(plan: Plan) -> Plan:
 
 def choose_presence(plan: Plan) -> Plan:
     state, wish = plan.state, plan.wish
-    chosen = flavour.decide_flavour(state.gpus, wish.version, wish.flavour)
+    chosen = compatibility.decide_flavour(state.gpus, wish.version, wish.flavour)
     resolved = resolve_set(state, wish, chosen)
     plan = add_refusals(dataclasses.replace(plan, flavour=chosen, resolved=resolved), resolved["refusals"])
     if not resolved["resolvable"]:
@@ -150,7 +150,7 @@ def choose_presence(plan: Plan) -> Plan:
 
 def find_beside(state: State) -> Names:
     """Return the installed packages of the driver that lie beside those of other versions."""
-    found = driver_family.driver_versions(state.table, state.installed)
+    found = systems.driver_versions(state.table, state.installed)
     return tuple(name for name, version in found.items() if is_side_by_side(name, version))
 
 
@@ -170,9 +170,9 @@ def resolve_set(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, A
         state.kernels,
     )
     declared = [dict(floor, require=floor.get("require_cuda")) for floor in wish.floors]
-    below = floors.decide_floors(found["upstream"] or wish.version, declared + list(state.workloads or ()))
+    below = compatibility.decide_floors(found["upstream"] or wish.version, declared + list(state.workloads or ()))
     if state.workloads is None:
-        below = below + [floors.refuse_unread(wish.version)]
+        below = below + [compatibility.refuse_unread(wish.version)]
     if prebuilt and wish.kernel and wish.kernel not in state.kernels:
         below = below + [refuse_kernel(wish.kernel, state.kernels)]
     refusals = chosen["refusals"] + found["refusals"] + below
@@ -351,13 +351,13 @@ def needs_archives(plan: Plan) -> bool:
 
 def module_sources(plan: Plan) -> Versions:
     """Return the packages that hold the source of the kernel module; none where it is prebuilt."""
-    sources = (item for item in plan.packages.items() if re.search(driver_family.SOURCE_PATTERN, item[0]))
+    sources = (item for item in plan.packages.items() if re.search(systems.SOURCE_PATTERN, item[0]))
     return dict(sources) if plan.resolved and plan.resolved["dkms_name"] else {}
 
 
 def driver_before(plan: Plan) -> Versions:
     """Return the packages of the installed driver, if they would be changed."""
-    found = driver_family.driver_versions(plan.state.table, plan.state.installed) if plan.has_transaction else {}
+    found = systems.driver_versions(plan.state.table, plan.state.installed) if plan.has_transaction else {}
     of_driver = set(upstream(version) for name, version in found.items() if name not in find_beside(plan.state))
     return dict(
         item for item in found.items() if item[0] not in find_beside(plan.state) or upstream(item[1]) in of_driver
@@ -391,7 +391,7 @@ def settle_rest(plan: Plan) -> Plan:
 
 def held_driver(table: Optional[Dict[str, Any]], installed: Installed) -> Versions:
     """The driver's packages that are held."""
-    names = driver_family.installed_driver(table, installed) if table else []
+    names = systems.installed_driver(table, installed) if table else []
     return dict((name, installed[name]["version"]) for name in names if installed[name]["hold"])
 
 
@@ -417,12 +417,12 @@ def files_due(plan: Plan) -> Tuple[Tuple[str, Optional[str]], ...]:
     state, wish, due = plan.state, plan.wish, []
     present = wish.state == "present"
     if not present or wish.pin is not None:
-        pin = pins.pin_content(state.manager, state.table, plan.resolved) if present and wish.pin else None
+        pin = holds.pin_content(state.manager, state.table, plan.resolved) if present and wish.pin else None
         due.append((wish.pin_file, pin))
     if wish.exclude_unattended is not None:
         path = state.unattended_file
         exclude = present and wish.exclude_unattended
-        due.append((path, pins.unattended_content(state.manager, state.texts.get(path), exclude)))
+        due.append((path, holds.unattended_content(state.manager, state.texts.get(path), exclude)))
     return tuple((path, content) for path, content in due if state.texts.get(path) != content)
 
 

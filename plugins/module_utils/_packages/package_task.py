@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import driver_family, package_act, package_locks, package_plan, package_read, systems, transaction
+from . import package_act, package_locks, package_plan, package_read, systems, transaction
 from .manager import Manager
 from .package_act import Actor, ChangeFailed
 from .package_plan import Plan
@@ -82,7 +82,7 @@ def find_shortfall(plan: Plan, installed: Installed, left: Dict[str, int]) -> Op
     if plan.wish.state == "downloaded" and left:
         return "Still not in the package cache after the download: %s." % ", ".join(sorted(left))
     if plan.wish.state == "absent":
-        rest = driver_family.installed_driver(plan.state.table, installed)
+        rest = systems.installed_driver(plan.state.table, installed)
         return "Still installed after the removal: %s." % ", ".join(rest) if rest else None
     return present_shortfall(plan, installed) if plan.wish.state == "present" else None
 

@@ -15,9 +15,9 @@ import re
 from .._dkms.dkms import DKMS_BUILD_MIB
 from .._node.dpkg import is_side_by_side
 from .._node.versions import upstream
-from .driver_family import is_driver_package, source_of
 from .driver_tables import DKMS_MODULES_MIB, KERNEL_NAME_PATTERN
 from .package_state import make_refusal
+from .systems import is_driver_package, source_of
 
 MIB = 1024 * 1024
 CHANGES = ("install", "upgrade", "downgrade", "reinstall")

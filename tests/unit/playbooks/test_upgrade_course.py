@@ -734,12 +734,27 @@ def test_rollback_takes_a_node_to_the_kernel_that_ran_before_and_proves_it(fleet
     back, stays = (RAN, RAN), (STAGED, STAGED)
     assert kernels(fleet) == {"a1": back, "a2": stays, "a3": back, "a4": back, "b1": stays}
     assert [fleet.read(name)["loaded"] for name in fleet.names] == [OLD, OLD, OLD, OLD, NEW]
-    assert fleet.read("a1")["log"][-4:] == [
+    assert fleet.read("a1")["log"][-5:] == [
         "stop nvidia-persistenced.service",
         "installed " + OLD,
         "default kernel " + RAN,
         "reboot into " + OLD,
+        "metapackages of " + RAN,
     ]
+
+
+def test_metapackages_follow_the_kernel_of_a_node_that_is_proven(fleet):
+    """a2's cannot, which is no failure of the node; a3 is sick with the kernel and goes back without them."""
+    for name in ("a1", "a2", "a3"):
+        fleet.add(name, kernels=[RAN, STAGED])
+    fleet.change("a2", no_metapackages=True)
+    fleet.change("a3", sick_on_kernels=[STAGED])
+    result = fleet.run("upgrade", rollout_kernel=STAGED, rollout_max_down=3, rollout_failure_budget=2)
+    assert result.states == {"a1": "done", "a2": "done", "a3": "rolled_back"}, result.output
+    assert kernels(fleet) == {"a1": (STAGED, STAGED), "a2": (STAGED, STAGED), "a3": (RAN, RAN)}
+    followed = {name: [line for line in fleet.read(name)["log"] if "metapackages" in line] for name in fleet.names}
+    assert followed == {"a1": ["metapackages of " + STAGED], "a2": [], "a3": []}
+    assert re.search(r"a2: .*do not follow kernel %s.* kernel_hold" % re.escape(STAGED), result.output)
 
 
 def test_an_operator_steers_a_rollout_while_it_runs(fleet):

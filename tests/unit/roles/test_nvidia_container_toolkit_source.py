@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import keyring
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import test_nvidia_repository_course as course
@@ -87,7 +86,9 @@ def test_the_source_and_its_proven_key(base, mirror, signers):
     done = node.play(tasks=["repository"], **options(mirror, signers[0]))
     assert (done.rc, done.changed) == (0, 2), done.output
     after = node.files()
-    assert set(after) - set(before) == {SOURCE, KEY} and keyring.fingerprints(after[KEY]) == [signers[0].fingerprint]
+    assert set(after) - set(before) == {SOURCE, KEY} and repositories.read_fingerprints(after[KEY]) == [
+        signers[0].fingerprint
+    ]
     refused = node.play("--check", **options(mirror, signers[0], nvidia_container_toolkit_version="1.19.0"))
     assert refused.rc != 0
     for words in ("1.19.0-1", "1.18.1-1", "1.17.8-1", "nvidia_container_toolkit_version"):

@@ -24,7 +24,6 @@ import pytest
 
 pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import keyring
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
@@ -116,12 +115,15 @@ class Node:
         role = {"ansible.builtin.include_role": {"name": "gpufleet.lifecycle.nvidia_repository"}}
         return self.run_tasks([role], *options, **variables)
 
-    def run_tasks(self, tasks, *options, role="nvidia_repository", places=PLACES, python=sys.executable, **variables):
-        """Run tasks of a role on the node, whose own PLACES are bound over those of this machine."""
+    def run_tasks(
+        self, tasks, *options, role="nvidia_repository", places=PLACES, python=sys.executable, hidden=None, **variables
+    ):
+        """Run tasks of a role on the node, whose own PLACES and HIDDEN files are bound over this machine's."""
         facts = {"ansible.builtin.set_fact": dict(FACTS[self.system], architecture="x86_64", cacheable=True)}
         playbook = [{"hosts": "all", "gather_facts": False, "tasks": [facts, *tasks]}]
         (self.base / "play.yml").write_text(json.dumps(playbook), encoding="utf-8")
         mounts = ['mount --bind "%s" %s && ' % (self.path(place), place) for place in places if os.path.isdir(place)]
+        mounts += ['mount --bind "%s" "%s" && ' % (other, name) for name, other in (hidden or {}).items()]
         before = [*NAMESPACE, "sh", "-c", "".join(mounts) + 'exec "$@"', "sh"]
         words = ["-i", "gpu-1,", "-c", "local", self.base / "play.yml", *options]
         words += ["-e", json.dumps(dict(variables, ansible_python_interpreter=python))]
@@ -188,8 +190,8 @@ def test_a_mirror_in_files_on_an_empty_debian(base, mirror, signers):
     assert foreseen.changed == done.changed == 3, "the key, the old key, the file"
     after = node.files()
     assert (
-        keyring.fingerprints(after[KEY])
-        == keyring.fingerprints(after["etc/apt/trusted.gpg.d/both.gpg"])
+        repositories.read_fingerprints(after[KEY])
+        == repositories.read_fingerprints(after["etc/apt/trusted.gpg.d/both.gpg"])
         == [new.fingerprint]
     )
     assert set(after) - set(before) == {SOURCES, KEY} and set(before) - set(after) == {"etc/apt/trusted.gpg.d/cuda.gpg"}
@@ -212,6 +214,24 @@ def test_another_key_than_the_expected_is_refused_and_nothing_is_left(base, mirr
         "Next step",
     ):
         assert words in result.words
+
+
+def test_a_node_without_gpg(base, mirror, signers):
+    """Check mode warns that nothing was compared and foresees the change; a run that cannot install gpg is refused.
+
+    A file that does not run stands in for a missing gpg, which dpkg calls installed.
+    """
+    node = Node(base, "debian")
+    hidden = base / "hidden"
+    hidden.write_bytes(b"")
+    before = node.files()
+    gpg = shutil.which("gpg")
+    foreseen = node.run("--check", hidden={gpg: hidden}, **cuda(mirror, signers[0]))
+    assert (foreseen.rc, foreseen.failed) == (0, 0), foreseen.output
+    assert "gpg is not installed on this node" in foreseen.words
+    refused = node.run(hidden={gpg: hidden}, **cuda(mirror, signers[0]))
+    assert refused.rc != 0 and "gpg" in refused.words and "was left as it was" in refused.words, refused.output
+    assert node.files() == before
 
 
 USER, PASSWORD = "mirror-user", "s3cr3t@pw:1/x"

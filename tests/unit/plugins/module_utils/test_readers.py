@@ -126,6 +126,11 @@ def test_modules_are_found_in_the_order_in_which_they_load(tmp_path):
             "weak-updates/nvidia.ko",
         )
     ]
+    link(tmp_path, base + "weak-updates/open/nvidia.ko", "../../../gone/extra/nvidia.ko")
+    link(tmp_path, base + "weak-updates/kept/nvidia.ko", "../../extra/nvidia/nvidia.ko.xz")
+    assert modules.find(str(tmp_path), KERNEL)[4:] == [
+        base + "weak-updates/" + path for path in ("kept/nvidia.ko", "nvidia.ko")
+    ], "depmod passes over a link that leads nowhere"
     assert modules.find(str(tmp_path), "9.9") == [] and modules.read(str(tmp_path), "9.9", Recorded({})) is None
 
 

@@ -5,13 +5,9 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import sys
 
 import pytest
-from ansible.module_utils import basic
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.dkms_module import DkmsModule
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import NodeLock, read_json
@@ -28,8 +24,8 @@ NEW = "535.261.03"
 class Bench:
     """Runs the module on a node in a directory; ``last`` is the lock as it was while the module worked."""
 
-    def __init__(self, root, monkeypatch, capsys):
-        self.node, self.patch, self.capsys = FakeNode(root / "node"), monkeypatch, capsys
+    def __init__(self, root, monkeypatch, call_module):
+        self.node, self.patch, self.call_module = FakeNode(root / "node"), monkeypatch, call_module
         self.lock_path, self.held, self.owner = str(root / "lock"), [], {}
         self.others = []
 
@@ -43,14 +39,6 @@ class Bench:
         return call
 
     def run(self, check=False, diff=True, **options):
-        arguments = {
-            "ANSIBLE_MODULE_ARGS": dict(
-                options, _ansible_check_mode=check, _ansible_diff=diff, _ansible_remote_tmp=self.node.root
-            )
-        }
-        self.patch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode("utf-8"))
-        self.patch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
-        self.patch.setattr(sys, "stdin", io.StringIO())
         self.patch.setattr(dkms_module.runner, "Runner", self.runner)
         self.patch.setattr(dkms_module.lock, "ignore_hangup", lambda: None)
         self.patch.setattr(dkms_module.lock, "NodeLock", lambda **kwargs: NodeLock(path=self.lock_path, **kwargs))
@@ -58,14 +46,12 @@ class Bench:
         self.patch.setattr(
             dkms_module, "DkmsModule", lambda params, runner: DkmsModule(params, runner, self.node.root, ARCH)
         )
-        with pytest.raises(SystemExit):
-            dkms_module.main()
-        return json.loads(self.capsys.readouterr().out.strip().splitlines()[-1])
+        return self.call_module(dkms_module, check, diff, **options)
 
 
 @pytest.fixture(name="bench")
-def _bench(tmp_path, monkeypatch, capsys):
-    return Bench(tmp_path, monkeypatch, capsys)
+def _bench(tmp_path, monkeypatch, call_module):
+    return Bench(tmp_path, monkeypatch, call_module)
 
 
 def test_check_mode_then_the_change_then_nothing(bench):

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import sys
 
 import pytest
 from ansible.module_utils import basic
@@ -26,20 +23,10 @@ RUNNING, OTHER = "6.1.0-50-amd64", "6.1.0-56-amd64"
 
 
 @pytest.fixture(name="run")
-def run_module(monkeypatch, capsys, tmp_path):
+def run_module(monkeypatch, call_module, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(lock.NodeLock.__init__, "__defaults__", (str(tmp_path / "lock"), None, 0))
-
-    def run(module, check=False, **options):
-        arguments = {"ANSIBLE_MODULE_ARGS": dict(options, _ansible_remote_tmp=str(tmp_path), _ansible_check_mode=check)}
-        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode("utf-8"))
-        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
-        monkeypatch.setattr(sys, "stdin", io.StringIO())
-        with pytest.raises(SystemExit):
-            module.main()
-        return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-
-    return run
+    return call_module
 
 
 def outcome(action="reload", **more):

@@ -196,6 +196,7 @@ TABLE = [
     ("kernel_headers", ("headers", KERNEL), False, "not_applicable"),
     ("kernel_headers", ("headers",), {}, "unknown"),
     ("dkms_stale", ("dkms", "entries"), [dkms_entry(), dkms_entry(OLD, state="built")], "fail"),
+    ("dkms_stale", ("dkms", "unparsed"), ["nvidia of a later release: 535.216.03"], "unknown"),
     ("dkms_stale", ("dkms", "entries"), [dkms_entry(), dkms_entry("550.1.1", kernel=None, state="added")], "fail"),
     (
         "dkms_stale",

@@ -149,10 +149,11 @@ class Root:
 class Signer:
     """A key made for the test, which signs a repository; :meth:`close` ends what gpg left running."""
 
-    def __init__(self, name):
+    def __init__(self, name, made=None, lasts="never"):
         self.home = tempfile.mkdtemp(prefix="gpufleet-gpg-")  # short: gpg has its socket in there
         self.name = name
-        self.gpg("--passphrase", "", "--quick-generate-key", name, "rsa2048", "sign", "never")
+        clock = ["--faked-system-time", made] if made else []
+        self.gpg(*clock, "--passphrase", "", "--quick-generate-key", name, "rsa2048", "sign", lasts)
         dummy, out, dummy = self.gpg("--with-colons", "--list-keys")
         self.fingerprint = next(line.split(":")[9] for line in out.splitlines() if line.startswith("fpr:"))
 
@@ -162,6 +163,12 @@ class Signer:
     def key(self, armored=True):
         path = os.path.join(self.home, "public")
         self.gpg("--output", path, *(["--armor"] if armored else []) + ["--export", self.fingerprint])
+        with open(path, "rb") as handle:
+            return handle.read()
+
+    def secret_key(self):
+        path = os.path.join(self.home, "secret")
+        self.gpg("--output", path, "--passphrase", "", "--pinentry-mode", "loopback", "--export-secret-keys")
         with open(path, "rb") as handle:
             return handle.read()
 
@@ -200,6 +207,17 @@ class Signer:
     def close(self):
         call(["gpgconf", "--homedir", self.home, "--kill", "all"], ok=None)
         shutil.rmtree(self.home, ignore_errors=True)
+
+
+def read_fingerprints(data):
+    """The fingerprints of the primary keys of a file, as gpg shows them."""
+    with tempfile.TemporaryDirectory(prefix="gpufleet-gpg-") as home:
+        path = os.path.join(home, "shown")
+        with open(path, "wb") as handle:
+            handle.write(data)
+        dummy, out, dummy = call(["gpg", "--homedir", home, "--batch", "--show-keys", "--with-colons", path])
+    lines = [line.split(":") for line in out.splitlines()]
+    return [lines[number + 1][9] for number, line in enumerate(lines) if line[0] == "pub"]
 
 
 # --- rpm -------------------------------------------------------------------------------------------------------------

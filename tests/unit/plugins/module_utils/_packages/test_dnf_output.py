@@ -238,13 +238,20 @@ def test_download_size(text, expected):
 def test_streams():
     assert dnf_output.parse_streams(fixture("module-list.txt"), "nvidia-driver") == ["575-open", "580-open"]
     assert dnf_output.parse_streams("Error: No matching Modules to list\n", "nvidia-driver") == []
-    assert dnf_output.parse_enabled(fixture("nvidia-driver.module"), "nvidia-driver") == "575-open"
-    assert (
-        dnf_output.parse_enabled(fixture("nvidia-driver.module").replace("enabled", "disabled"), "nvidia-driver")
-        is None
-    )
-    assert dnf_output.parse_enabled(fixture("nvidia-driver.module"), "nvidia") is None
-    assert dnf_output.parse_enabled("", "nvidia-driver") is None
+
+
+@pytest.mark.parametrize(
+    "text,module,stream",
+    [
+        (fixture("nvidia-driver.module"), "nvidia-driver", "575-open"),
+        (fixture("nvidia-driver.module").replace("=", " = "), "nvidia-driver", "575-open"),  # as an editor writes it
+        (fixture("nvidia-driver.module").replace("enabled", "disabled"), "nvidia-driver", None),
+        (fixture("nvidia-driver.module"), "nvidia", None),
+        ("", "nvidia-driver", None),
+    ],
+)
+def test_the_enabled_stream(text, module, stream):
+    assert dnf_output.parse_enabled(text, module) == stream
 
 
 def test_what_cannot_be_satisfied():

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import flavour
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.flavour import ARCHITECTURES, DEVICES
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import compatibility
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.compatibility import ARCHITECTURES, DEVICES
 
 V100, P40, T4, A100, L40S, H100, GH200, B200, RTX5090, K80, M40, NEW = (
     "0x1db1",
@@ -72,7 +72,7 @@ def bus(*devices):
     ],
 )
 def test_architecture(device, expected):
-    assert flavour.architecture_of(device) == expected
+    assert compatibility.architecture_of(device) == expected
 
 
 def test_ranges_are_in_order_and_apart():
@@ -103,7 +103,7 @@ def test_ranges_are_in_order_and_apart():
     ],
 )
 def test_auto(devices, version, expected):
-    result = flavour.decide_flavour(bus(*devices), version, "auto")
+    result = compatibility.decide_flavour(bus(*devices), version, "auto")
     assert (result["flavour"], result["refusals"]) == (expected, []) and result["reason"]
 
 
@@ -120,7 +120,7 @@ def test_auto(devices, version, expected):
     ],
 )
 def test_auto_is_refused_when_nothing_fits_or_nothing_is_known(devices, version, words):
-    result = flavour.decide_flavour(None if devices is None else bus(*devices), version, "auto")
+    result = compatibility.decide_flavour(None if devices is None else bus(*devices), version, "auto")
     (refusal,) = result["refusals"]
     assert (
         result["flavour"] is None
@@ -145,7 +145,7 @@ def test_auto_is_refused_when_nothing_fits_or_nothing_is_known(devices, version,
     ],
 )
 def test_what_was_asked_for_is_refused_when_it_cannot_work(devices, version, asked, words, step):
-    (refusal,) = flavour.decide_flavour(bus(*devices), version, asked)["refusals"]
+    (refusal,) = compatibility.decide_flavour(bus(*devices), version, asked)["refusals"]
     assert refusal["id"] == "impossible_flavour" and words in refusal["message"] and step in refusal["next_step"]
 
 
@@ -164,10 +164,10 @@ def test_what_was_asked_for_is_refused_when_it_cannot_work(devices, version, ask
 )
 def test_what_was_asked_for_and_can_work(devices, version, asked):
     """Of a GPU that is not known here nothing is said against what was asked for."""
-    result = flavour.decide_flavour(None if devices is None else bus(*devices), version, asked)
+    result = compatibility.decide_flavour(None if devices is None else bus(*devices), version, asked)
     assert (result["flavour"], result["refusals"]) == (asked, [])
 
 
 def test_auto_for_what_is_no_version():
-    (refusal,) = flavour.decide_flavour(bus(H100), "rubbish", "auto")["refusals"]
+    (refusal,) = compatibility.decide_flavour(bus(H100), "rubbish", "auto")["refusals"]
     assert refusal["id"] == "unknown_version" and "rubbish" in refusal["message"]

@@ -11,8 +11,8 @@ import os
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import workloads
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import floors
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.floors import BRANCHES
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import compatibility
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.compatibility import BRANCHES
 
 # as images of NVIDIA have it
 IMAGE = (
@@ -22,7 +22,7 @@ IMAGE = (
 
 
 def test_branches_are_in_order():
-    assert list(BRANCHES) == sorted(BRANCHES, key=lambda item: (item[0], floors.parse_numbers(item[1])))
+    assert list(BRANCHES) == sorted(BRANCHES, key=lambda item: (item[0], compatibility.parse_numbers(item[1])))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_branches_are_in_order():
     ],
 )
 def test_the_cuda_version_of_a_driver(version, cuda, exact):
-    assert floors.find_cuda(version) == (cuda, exact)
+    assert compatibility.find_cuda(version) == (cuda, exact)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_cuda_version_of_a_driver(version, cuda, exact):
     ],
 )
 def test_one_condition(condition, version, brands, expected):
-    assert floors.meets_condition(condition, version, brands) is expected
+    assert compatibility.meets_condition(condition, version, brands) is expected
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_one_condition(condition, version, brands, expected):
 )
 def test_requirements_of_containers(requirement, version, brands, expected):
     """A condition that cannot be told never makes a requirement true or false by itself."""
-    assert floors.meets_requirement(requirement, version, brands) is expected
+    assert compatibility.meets_requirement(requirement, version, brands) is expected
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_requirements_of_containers(requirement, version, brands, expected):
     ],
 )
 def test_floors(wanted, floor, ident):
-    refusals = floors.decide_floors(wanted, [dict(floor, workload="partition train")])
+    refusals = compatibility.decide_floors(wanted, [dict(floor, workload="partition train")])
     assert [item["id"] for item in refusals] == ([ident] if ident else [])
     for item in refusals:
         assert (
@@ -137,7 +137,7 @@ def test_floors(wanted, floor, ident):
 
 
 def test_every_floor_is_told():
-    found = floors.decide_floors(
+    found = compatibility.decide_floors(
         "535.1.1",
         [
             {"workload": "a", "driver": "550", "cuda": "12.4"},

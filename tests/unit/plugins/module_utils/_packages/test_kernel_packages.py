@@ -219,6 +219,47 @@ def test_nothing_to_hold_or_no_way_to(node):
     assert node.log == []
 
 
+@pytest.mark.parametrize(
+    ("running", "names", "others"),
+    [
+        (
+            "6.8.0-1015-nvidia",
+            [
+                "linux-image-6.8.0-1015-nvidia",
+                "linux-modules-nvidia-fs-6.8.0-1015-nvidia",
+                "linux-modules-nvidia-fs-nvidia-hwe-24.04",
+                "linux-nvidia-hwe-24.04",
+                "linux-image-nvidia-hwe-24.04",
+            ],
+            ["linux-modules-nvidia-580-open-6.8.0-1015-nvidia", "linux-modules-nvidia-580-open-nvidia-hwe-24.04"],
+        ),
+        (
+            "6.12.48+deb13-amd64",
+            ["linux-image-6.12.48+deb13-amd64-unsigned", "linux-headers-6.12.48+deb13-amd64"],
+            ["linux-libc-dev"],
+        ),
+    ],
+)
+def test_kernel_of_another_flavour_is_held_with_what_is_built_for_it(node, running, names, others):
+    """GPUDirect Storage's modules are the kernel's; the driver's prebuilt ones are not."""
+    node.packages, node.uname = {name: have(RELEASED) for name in names + others}, running
+    node.run("held")
+    assert node.log == ["hold " + " ".join(sorted(names))]
+    assert set(kernel_set.packages_with(node.packages, running, "apt")) == {
+        name for name in names if re.search(re.escape(running) + "(-unsigned)?$", name)
+    }
+
+
+def test_pin_lets_the_headers_of_an_unsigned_kernel_come():
+    assert "linux-headers-6.1.0-50-amd64* " in kernel_set.render_pin({"linux-image-6.1.0-50-amd64-unsigned": RELEASED})
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_new_kernel_gets_the_storage_modules_that_the_running_one_has(there):
+    installed = {"linux-modules-nvidia-fs-" + OLD: have(RELEASED, installed=there)}
+    assert ("linux-modules-nvidia-fs-" + NEW in kernel_set.packages_of(NEW, "apt", installed, OLD)[1]) is there
+
+
 def test_a_kernel_is_staged_beside_the_one_that_runs(node):
     node.run("held")
     node.log.clear()

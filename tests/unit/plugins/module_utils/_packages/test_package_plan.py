@@ -12,9 +12,9 @@ import dataclasses
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import (
+    holds,
     package_plan,
     package_state,
-    pins,
     transaction,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import DEBIAN, REDHAT9_CUDA
@@ -470,7 +470,7 @@ def content(path, plan):
     ],
 )
 def test_the_pin(state, pin, text, expected):
-    rendered = pins.render_pin(DEBIAN, {"nvidia-graphics-drivers": NEW})
+    rendered = holds.render_pin(DEBIAN, {"nvidia-graphics-drivers": NEW})
     plan = settled(node(NEW, texts={PIN: rendered if text == "same" else text}), wish(state=state, pin=pin))
     assert content(PIN, plan) == (rendered if expected == "written" else expected)
 
@@ -490,7 +490,7 @@ def test_the_pin(state, pin, text, expected):
     ],
 )
 def test_the_exclusion_from_unattended_upgrades(state, exclude, text, expected):
-    rendered = pins.render_unattended()
+    rendered = holds.render_unattended()
     texts = {UNATTENDED: rendered if text == "same" else text}
     plan = settled(node(NEW, texts=texts), wish(state=state, exclude_unattended=exclude))
     assert content(UNATTENDED, plan) == (rendered if expected == "written" else expected)

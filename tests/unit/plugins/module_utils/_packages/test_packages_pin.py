@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import pins
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import holds
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import DEBIAN
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import fixture, index
 
@@ -53,7 +53,7 @@ def _policy(tmp_path_factory):
 
     def candidates(versions):
         pin = root / "etc/preferences.d/driver.pref"
-        pin.write_text(pins.render_pin(DEBIAN, versions) if versions else "", encoding="utf-8")
+        pin.write_text(holds.render_pin(DEBIAN, versions) if versions else "", encoding="utf-8")
         return dict(
             re.findall(
                 r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)",

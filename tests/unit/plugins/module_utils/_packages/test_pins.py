@@ -12,7 +12,7 @@ import itertools
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import versions
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import pins
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import holds
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import UBUNTU, UBUNTU_CUDA
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories, stub_packages
 
@@ -33,27 +33,27 @@ CONF = "[commands]\nupgrade_type = security\nexcludepkgs = not, this, one\n\n[ba
     ],
 )
 def test_exclusions_of_dnf_automatic(text, exclude, expected):
-    assert pins.render_automatic(text, exclude, ("a*", "b")) == expected
-    assert pins.render_automatic(expected, exclude, ("a*", "b")) == expected
+    assert holds.render_automatic(text, exclude, ("a*", "b")) == expected
+    assert holds.render_automatic(expected, exclude, ("a*", "b")) == expected
 
 
 def test_kernel_and_driver_are_excluded_in_one_line_that_no_further_run_changes():
-    kernel = pins.render_automatic(CONF, True, ("kernel*",))
-    both = pins.render_automatic(kernel)
-    assert pins.render_automatic(both, True, ("kernel*",)) == both
-    assert pins.render_automatic(both) == both
-    assert pins.render_automatic(both, False) == kernel
+    kernel = holds.render_automatic(CONF, True, ("kernel*",))
+    both = holds.render_automatic(kernel)
+    assert holds.render_automatic(both, True, ("kernel*",)) == both
+    assert holds.render_automatic(both) == both
+    assert holds.render_automatic(both, False) == kernel
 
 
 def test_every_package_of_the_set_is_excluded():
     names = [item["name"] for item in stub_packages.redhat("580.95.05", prebuilt_for=[stub_packages.EL_KERNEL])]
     assert [
-        name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in pins.AUTOMATIC_EXCLUDES)
+        name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in holds.AUTOMATIC_EXCLUDES)
     ] == []
 
 
 def test_a_source_that_is_not_in_the_table_is_pinned_too():
-    text = pins.render_pin(
+    text = holds.render_pin(
         UBUNTU,
         {"fabric-manager-580": "1-1", "nvidia-graphics-drivers-580-server": "2-1"},
         {"linux-modules-nvidia-x": "3-1"},
@@ -69,7 +69,7 @@ def test_a_source_that_is_not_in_the_table_is_pinned_too():
 
 
 def test_packages_of_nvidias_repository_are_pinned_by_their_own_names():
-    text = pins.render_pin(UBUNTU_CUDA, {"libnvidia-compute": "595.58.03-1ubuntu1"})
+    text = holds.render_pin(UBUNTU_CUDA, {"libnvidia-compute": "595.58.03-1ubuntu1"})
     assert "Package: src:libnvidia-compute\nPin: version 595.58.03-1ubuntu1\n" in text
 
 
@@ -136,21 +136,21 @@ def test_sort_keys():
 @pytest.mark.parametrize(
     "manager,text,exclude,expected",
     [
-        ("apt", None, True, pins.render_unattended()),
-        ("apt", "old", True, pins.render_unattended()),
+        ("apt", None, True, holds.render_unattended()),
+        ("apt", "old", True, holds.render_unattended()),
         ("apt", "old", False, None),
         ("apt", None, False, None),
         ("dnf", None, True, None),
         ("dnf", None, False, None),
-        ("dnf", CONF, True, pins.render_automatic(CONF)),
-        ("dnf", pins.render_automatic(CONF), False, CONF),
+        ("dnf", CONF, True, holds.render_automatic(CONF)),
+        ("dnf", holds.render_automatic(CONF), False, CONF),
     ],
 )
 def test_the_file_of_unattended_upgrades_by_package_manager(manager, text, exclude, expected):
-    assert pins.unattended_content(manager, text, exclude) == expected
+    assert holds.unattended_content(manager, text, exclude) == expected
 
 
 def test_the_pin_by_package_manager():
     resolved = {"packages": {"nvidia-smi": "535.261.03-1"}, "sources": {"nvidia-graphics-drivers": "535.261.03-1"}}
-    assert pins.pin_content("apt", UBUNTU, resolved) == pins.render_pin(UBUNTU, resolved["sources"])
-    assert pins.pin_content("dnf", UBUNTU, resolved) is None
+    assert holds.pin_content("apt", UBUNTU, resolved) == holds.render_pin(UBUNTU, resolved["sources"])
+    assert holds.pin_content("dnf", UBUNTU, resolved) is None

@@ -11,7 +11,7 @@ import re
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import driver_family, driver_set, systems
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import driver_set, systems
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import SYSTEMS
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import fake_apt
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
@@ -606,7 +606,7 @@ def test_the_index_is_read_for_every_package_of_the_driver(archive, release, ori
     names = [
         item["name"]
         for item in archive
-        if any(driver_family.is_member(era, item["name"], item["source"], item["version"]) for era in eras)
+        if any(systems.is_member(era, item["name"], item["source"], item["version"]) for era in eras)
     ]
     assert names and [name for name in names if not re.search(table["name_pattern"], name)] == []
 
@@ -623,7 +623,5 @@ def test_members_are_found_by_the_name_pattern():
                 "kmod-nvidia-open-dkms",
                 "nvidia-imex",
             ):
-                belongs = any(
-                    driver_family.is_member(era, name, None, "580.95.05-1") for era in systems.list_variants(table)
-                )
+                belongs = any(systems.is_member(era, name, None, "580.95.05-1") for era in systems.list_variants(table))
                 assert not belongs or re.search(table["name_pattern"], name), (table["name"], name)

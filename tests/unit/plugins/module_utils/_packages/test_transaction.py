@@ -2,14 +2,24 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one decider of simulated transactions, by each package manager's words."""
+"""The one decider of simulated transactions, by each package manager's words and on what apt printed, and the disk that
+they need.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import systems, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, systems, transaction
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import (
+    SET,
+    fixture,
+    index,
+    installed,
+)
+
+pytestmark = pytest.mark.pythons
 
 NOBLE = systems.table_for({"ID": "ubuntu", "VERSION_ID": "24.04"})
 ROCKY = systems.table_for({"ID": "rocky", "VERSION_ID": "9.6"})
@@ -57,6 +67,8 @@ def test_the_set_and_what_it_needs(manager):
         ("apt", "linux-modules-extra-6.8.0-150-generic", True),
         ("apt", "linux-image-generic-hwe-24.04", True),
         ("apt", "linux-signed-image-x", True),
+        ("apt", "linux-modules-nvidia-fs-6.8.0-1015-nvidia", True),
+        ("apt", "linux-modules-nvidia-fs-nvidia-hwe-24.04", True),
         ("apt", "linux-libc-dev", False),
         ("apt", "linux-firmware", False),
         ("apt", "linux-base", False),
@@ -111,6 +123,13 @@ def test_another_driver_beside_the_set(manager, name, version, mixed):
     there = decide(manager, have=[(name, dict(stubs.installed([stubs.package(name, version)])[name]))])
     for refusals in (brought, there):
         assert [(entry["id"], entry["packages"]) for entry in refusals] == ([("mixed_set", [name])] if mixed else [])
+
+
+@pytest.mark.parametrize(
+    "name", ["linux-modules-nvidia-fs-6.8.0-1015-nvidia", "linux-modules-nvidia-fs-nvidia-hwe-24.04"]
+)
+def test_storage_modules_of_a_kernel_are_no_other_driver(name):
+    assert decide("apt", have=stubs.installed([stubs.package(name, "6.8.0-1015.16")]).items()) == []
 
 
 @pytest.mark.parametrize("manager,words", [("apt", "apt-get -s install"), ("dnf", "dnf --assumeno install")])
@@ -236,3 +255,155 @@ def test_a_file_system_without_inodes_is_refused(files, boot_files, need, refuse
 def test_a_file_system_that_is_short_of_both_says_both():
     found = transaction.decide_disk({"/usr": 50}, {"/usr": {"device": 1, "free": 0, "files": 0}}, 0)
     assert [item["id"] for item in found] == ["disk", "disk_files"]
+
+
+# what apt printed
+
+NEW, OLD, NEWEST = "535.261.03-1", "535.216.03-2~bpo12+1", "535.309.01-0+deb12u1"
+
+
+def wanted_set(version):
+    return dict((name, version) for name in SET)
+
+
+def decide_recorded(name, wanted, have=None):
+    """The decision on what apt's simulation printed."""
+    return transaction.decide_transaction(
+        apt.parse_simulation(fixture(name)), wanted, have or installed(None), index(), ()
+    )
+
+
+@pytest.mark.parametrize(
+    "name,version,have,refused",
+    [
+        ("simulate_empty_node.txt", OLD, None, {}),
+        ("simulate_upgrade.txt", NEWEST, NEW, {}),
+        ("simulate_downgrade.txt", OLD, NEW, {}),
+        ("simulate_kernel_change.txt", OLD, NEW, {"kernel_change": "linux-headers-amd64"}),
+        (
+            "simulate_removal_outside.txt",
+            OLD,
+            NEW,
+            {"kernel_change": "linux-image-amd64", "removal": "initramfs-tools"},
+        ),
+        ("simulate_downgrade.txt", NEWEST, NEW, {"not_exact": "nvidia-smi"}),
+    ],
+)
+def test_recorded_transactions(name, version, have, refused):
+    refusals = decide_recorded(name, wanted_set(version), installed(have))
+    assert [item["id"] for item in refusals] == list(refused)
+    for item in refusals:
+        assert refused[item["id"]] in item["packages"]
+
+
+def test_the_obvious_packages_alone_leave_a_mixed_set():
+    """As apt really answers: a newer legacy check, and alternatives of other driver families."""
+    asked = dict(
+        (name, OLD) for name in SET if name not in ("firmware-nvidia-gsp", "libnvidia-cfg1", "nvidia-legacy-check")
+    )
+    refusals = decide_recorded("simulate_mixed_set.txt", asked)
+    assert [item["id"] for item in refusals] == ["mixed_set"]
+    assert refusals[0]["packages"] == [
+        "firmware-nvidia-tesla-535-gsp",
+        "libnvidia-tesla-470-cfg1",
+        "nvidia-legacy-check",
+        "nvidia-tesla-470-alternative",
+    ]
+    assert "nvidia-legacy-check %s" % NEWEST in refusals[0]["found"] and refusals[0]["expected"] == "535.216.03"
+
+
+def test_the_transitional_package():
+    """Synthetic, after Ubuntu: the branch in the name and the package's own version are right, what it brings is
+    not.
+    """
+    refusals = decide_recorded(
+        "simulate_transitional_synthetic.txt", {"nvidia-headless-570-server": "570.211.01-0ubuntu0.24.04.1"}
+    )
+    assert [item["id"] for item in refusals] == ["mixed_set"]
+    assert len(refusals[0]["packages"]) == 7 and "nvidia-headless-570-server" not in refusals[0]["packages"]
+    assert "nvidia-dkms-580-server 580.178.04" in refusals[0]["message"]
+
+
+def test_a_set_package_that_would_be_removed_is_not_reached():
+    simulated = dict(transaction.make_empty(), remove=[{"name": "nvidia-smi", "version": NEW}])
+    refusals = transaction.decide_transaction(simulated, wanted_set(NEW), installed(NEW), index())
+    assert [item["id"] for item in refusals] == ["not_exact"] and "nvidia-smi absent" in refusals[0]["found"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "simulate_mixed_set.txt",
+        "simulate_kernel_change.txt",
+        "simulate_removal_outside.txt",
+        "simulate_transitional_synthetic.txt",
+    ],
+)
+def test_every_refusal_says_what_was_found_expected_and_next(name):
+    for item in decide_recorded(name, wanted_set(OLD)):
+        assert item["found"] and item["expected"] and item["next_step"] and item["packages"]
+        assert all(package in item["message"] for package in item["packages"])
+
+
+def test_differences():
+    have = installed(NEW)
+    assert transaction.find_differences(have, wanted_set(NEW)) == {}
+    have["nvidia-smi"]["version"] = OLD
+    have["libcuda1"].update(ok=False, status="iF")
+    have["libnvidia-ml1"]["installed"] = False
+    del have["libnvidia-cfg1"]
+    assert transaction.find_differences(have, wanted_set(NEW)) == {
+        "nvidia-smi": OLD,
+        "libcuda1": "%s (iF)" % NEW,
+        "libnvidia-ml1": "absent",
+        "libnvidia-cfg1": "absent",
+    }
+
+
+# disk
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(
+    "free,min_free,refused",
+    [
+        ({"/usr": 10, "/boot": 10, "/var/lib/dkms": 10}, 1, []),
+        ({"/usr": 3, "/boot": 10, "/var/lib/dkms": 10}, 1, []),
+        ({"/usr": 2.9, "/boot": 10, "/var/lib/dkms": 10}, 1, ["/usr"]),
+        ({"/usr": 10, "/boot": 0.5, "/var/lib/dkms": 0}, 1, ["/boot", "/var/lib/dkms"]),
+        ({"/usr": 10, "/boot": 1, "/var/lib/dkms": 2}, 0, []),
+    ],
+)
+def test_disk(free, min_free, refused):
+    needs = {"/usr": 2 * GIB, "/boot": GIB, "/var/lib/dkms": 2 * GIB, "/var/cache/apt/archives": None}
+    systems = dict(
+        (path, {"device": number, "free": int(value * GIB)}) for number, (path, value) in enumerate(free.items())
+    )
+    found = transaction.decide_disk(needs, systems, min_free * GIB)
+    assert [item["id"] for item in found] == ["disk"] * len(refused)
+    for item, path in zip(found, refused):
+        assert path in item["message"] and "MiB free" in item["found"] and "MiB for the change" in item["expected"]
+
+
+def test_paths_on_one_file_system_add_up():
+    needs = {"/usr": 2 * GIB, "/boot": GIB}
+    systems = {"/usr": {"device": 1, "free": int(2.5 * GIB)}, "/boot": {"device": 1, "free": int(2.5 * GIB)}}
+    assert "/boot, /usr" in transaction.decide_disk(needs, systems, 0)[0]["message"]
+
+
+def test_unreadable_file_system_is_refused():
+    assert [item["id"] for item in transaction.decide_disk({"/boot": 1}, {}, 0)] == ["disk_unknown"]
+
+
+def test_disk_needs_count_a_build_for_every_kernel():
+    one, three = (transaction.disk_needs(1, 2, kernels, 10) for kernels in (1, 3))
+    assert three["/var/lib/dkms"] == 3 * one["/var/lib/dkms"] > 0
+    assert transaction.disk_needs(1, -5, 3, 10, with_build=False) == {
+        "/var/cache/apt/archives": 1,
+        "/usr": 0,
+        "/var/lib/dkms": None,
+        "/lib/modules": None,
+        "/boot": None,
+    }
+    assert set(transaction.disk_needs(0, None, 3, 10, with_build=False).values()) == {None}

@@ -154,11 +154,12 @@ full-kube:
 	@$(PART) kube 60 $(call IN,main) $(PYTEST) tests/unit/kube
 
 .PHONY: test-ee
-test-ee: ## AWX's wrappers and the inventory plugins with the packages of the execution environment alone
+test-ee: ## AWX's jobs, on stand-in nodes and on machines, and the inventory plugins, with the packages of the execution environment alone
 	@tests/tools/test.sh full-ee
 .PHONY: full-ee
 full-ee:
 	@$(PART) ee 60 $(call IN,ee) $(PYTEST) tests/unit/plugins/inventory $(PLAYBOOKS)/test_awx.py
+	@GPUFLEET_LAB_ID=$$($(UNUSED_LAB)) $(PART) jobs 60 $(call IN,ee) python3 -m tests.lab jobs
 
 .PHONY: test-molecule
 test-molecule: ## the scenarios on machines; SCENARIOS="bringup kernel" takes some

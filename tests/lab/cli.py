@@ -115,6 +115,13 @@ def do_slices(lab, arguments) -> int:
     return slices.run(lab)
 
 
+def do_jobs(lab, arguments) -> int:
+    from . import jobs  # alone needs ansible-runner
+
+    with machines.temporary(lab, arguments.keep):
+        return jobs.run(lab)
+
+
 def do_supervise(lab, arguments) -> int:
     return supervisor.supervise(lab, arguments.node)
 
@@ -196,6 +203,11 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=do_demo)
     command = commands.add_parser("slices", help="the same by several controllers, one of which is killed on the way")
     command.set_defaults(run=do_slices)
+    command = commands.add_parser(
+        "jobs", help="the life of two machines by AWX's jobs: bring-up, precheck, MIG, quarantine"
+    )
+    command.add_argument("--keep", action="store_true", help="leave the machines running at the end")
+    command.set_defaults(run=do_jobs)
 
     command = commands.add_parser("_driver")
     command.add_argument("suite")

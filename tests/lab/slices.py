@@ -10,18 +10,12 @@ a home directory of its own. No AWX takes part, and all controllers and the host
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import shutil
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-from . import demo, drivers, machines
+from . import demo, jobs, machines
 from .common import LabError, elapsed
-from .config import CHECKOUT, Lab
+from .config import Lab
 
 PLAN, CANARIES, SLICES, REPORT = (
     "gpufleet plan for several controllers",
@@ -51,120 +45,36 @@ VARIABLES = ("rollout_canaries", "rollout_domain_caps", "gpu_node_upgrade_soak_i
 
 def run(lab: Lab) -> int:
     """Exit status 0 only when exactly the expected happened."""
-    subprocess.run([str(CHECKOUT / "tests/tools/collections.sh")], check=True, stdout=subprocess.DEVNULL)
-    sys.path.insert(0, str(CHECKOUT / ".lab" / "collections"))
-    from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import conftest
-
-    place = lab.state / "slices"
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    with contextlib.ExitStack() as stack:
-        log = stack.enter_context(open(place / "ansible.log", "w", encoding="utf-8"))
-        progress = demo.Progress(log)
-        extra = {"gpufleet_artifact_dir": str(place / "bringup"), "nvidia_driver_tree_dir": str(lab.trees)}
-        demo.bring_up(lab, progress, demo.NAMES, extra, place)
-        server = stack.enter_context(contextlib.contextmanager(conftest.postgresql.__wrapped__)())
-        jobs = Jobs(lab, place, server.database("slices"), progress)
-        stack.callback(jobs.stop)
-        return Rollout(lab, jobs, server, progress).run()
-
-
-class Jobs:
-    """Starts AWX's jobs on the lab's machines, each as a controller of its own."""
-
-    def __init__(self, lab: Lab, place: Path, url: str, progress: demo.Progress):
-        from ansible_collections.gpufleet.lifecycle.tests.unit.awx import data
-        from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import awxrunner
-
-        outer = self
-
-        class Awx(awxrunner.Awx):
-            JOB_TIMEOUT_S = 3600
-
-            def inventory(self, part=None):
-                return awxrunner.cut(outer.inventory, part)
-
-            def environment(self):
-                return outer.environment(self.number)
-
-        self.lab, self.place, self.url, self.progress = lab, place, url, progress
-        self.inventory = self._inventory(awxrunner.HERE)
-        drivers.record(lab.trees, url)
-        self.awx = Awx(
-            type("Place", (), {"directory": place}), data.AWX / "project", data.named("controller_templates")
-        )
-        self.running = []
-
-    def _inventory(self, here):
-        """The lab's, as AWX has it of its source, with the fleet's variables and the host that keeps files."""
-        words = ["ansible-inventory", "-i", str(machines.DEFAULT_INVENTORY), "--list", "--export"]
-        inventory = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
-        # That of a job lies in a directory of its own.
-        inventory["all"]["vars"].update(lab_ssh_dir=str(self.lab.ssh), lab_id=self.lab.number)
-        inventory["all"]["vars"].update({name: demo.POLICY[name] for name in VARIABLES})
-        inventory["all"]["vars"].update(
-            rollout_ledger=self.url,
-            nvidia_driver_tree_dir=str(self.lab.trees),
-            gpufleet_artifact_host="store",
-            gpufleet_service_hosts={"store": here},
-        )
-        inventory["all"]["hosts"] = [*inventory["all"].get("hosts", []), "store"]
-        inventory["_meta"]["hostvars"]["store"] = here
-        return inventory
-
-    def environment(self, number: int) -> dict[str, str]:
-        home = self.place / "homes" / str(number)
-        home.mkdir(parents=True, exist_ok=True)
-        return {
-            "PATH": os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"],
-            "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".lab" / "collections"),
-            "ANSIBLE_INVENTORY_UNPARSED_FAILED": "True",
-            "ANSIBLE_NOCOLOR": "true",
-            "HOME": str(home),
-        }
-
-    def start(self, name: str, handed=None, part=None):
-        found = self.awx.start(name, handed, part=part, workflow=ANSWERS if name != REPORT else None)
-        self.running.append(found)
-        return found
-
-    def end(self, job):
-        with contextlib.redirect_stdout(self.progress.log):
-            found = job.end()
-        self.progress.log.flush()
-        return found
-
-    def run(self, name: str, handed=None):
-        return self.end(self.start(name, handed))
-
-    def stop(self) -> None:
-        for job in self.running:
-            job.kill()
+    variables = {name: demo.POLICY[name] for name in VARIABLES}
+    with jobs.controllers(lab, "slices", [demo.OLD, demo.NEW], variables) as (awx, server):
+        extra = {"gpufleet_artifact_dir": str(awx.place / "bringup"), "nvidia_driver_tree_dir": str(lab.trees)}
+        demo.bring_up(lab, awx.progress, demo.NAMES, extra, awx.place)
+        return Rollout(lab, awx, server).run()
 
 
 class Rollout:
     """The workflow, and what comes between its jobs."""
 
-    def __init__(self, lab: Lab, jobs: Jobs, server, progress: demo.Progress):
+    def __init__(self, lab: Lab, awx: jobs.Jobs, server):
         from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
 
-        self.lab, self.jobs, self.server, self.progress = lab, jobs, server, progress
-        self.ledger = ledger.Ledger(str(jobs.place), "upgrade-" + demo.NEW, jobs.url)
+        self.lab, self.jobs, self.server, self.progress = lab, awx, server, awx.progress
+        self.ledger = ledger.Ledger(str(awx.place), "upgrade-" + demo.NEW, awx.url)
         self.seen: set[tuple] = set()
 
     def run(self) -> int:
         say = self.progress.say
         say("plan, as a job of its own")
-        planned = self.jobs.run(PLAN)
+        planned = self.jobs.run(PLAN, workflow=ANSWERS)
         if planned.rc != 0:
             raise LabError(f"the plan ended with {planned.rc}:\n{planned.output[-3000:]}")
         say("the canary, as a job of its own")
-        canaries = self.jobs.run(CANARIES, planned.artifacts)
+        canaries = self.jobs.run(CANARIES, planned.artifacts, workflow=ANSWERS)
         self.tell()
         if canaries.rc != 0:
             raise LabError(f"the canary's job ended with {canaries.rc}:\n{canaries.output[-3000:]}")
         say(f"{COUNT} slices at the same time, three nodes at a time, one of a rack")
-        members = [self.jobs.start(SLICES, planned.artifacts, part=(number, COUNT)) for number in range(1, COUNT + 1)]
+        members = [self.start(planned, number) for number in range(1, COUNT + 1)]
         self.until(lambda: self.step(KILLED[0]) == KILLED_IN, members)
         say(f"kill the job of {' and '.join(KILLED)} while {KILLED[0]} boots; stop PostgreSQL for {OUTAGE_S} s")
         members[1].kill()
@@ -172,11 +82,14 @@ class Rollout:
         time.sleep(OUTAGE_S)
         self.server.start()
         say("start the killed job again")
-        members[1] = self.jobs.start(SLICES, planned.artifacts, part=(2, COUNT))
+        members[1] = self.start(planned, 2)
         self.until(lambda: all(member.worker.poll() is not None for member in members), members)
         codes = [self.jobs.end(member).rc for member in members]
         report = self.jobs.run(REPORT, planned.artifacts)
         return self.conclude(codes, report.rc)
+
+    def start(self, planned, number: int):
+        return self.jobs.start(SLICES, planned.artifacts, part=(number, COUNT), workflow=ANSWERS)
 
     def step(self, name: str) -> str:
         open_step = self.ledger.view().nodes.get(name).open_step

@@ -57,6 +57,10 @@ gpu_health_waivers:
     expires: '2027-03-31'
 ```
 """
+ALERTS_INTRODUCTION = """\
+The alerts of the role `gpu_monitoring`. Each notification links its runbook in these pages, and Prometheus shows its
+rule on the page *Alerts*. [How long they stay, and when they are silent](../monitoring.md).
+"""
 SEVERITIES = {
     "page": "needs someone now",
     "ticket": "can wait for working hours",
@@ -230,26 +234,18 @@ def _render_alert(alert: dict, rule: dict, fill: Callable[[str], str]) -> list[s
         return _strip_templates(fill(alert[key]))
 
     lines = ["", "## " + alert["id"], "", alert["summary"] + ".", ""]
-    lines.append("- Severity: %s, %s." % (alert["severity"], SEVERITIES[alert["severity"]]))
+    lines.append("- Severity: %s." % alert["severity"])
     if alert.get("for"):
         lines.append("- Fires when the condition has held for %d s." % alert["for"])
-    kept = rule.get("keep_firing_for")
-    lines.append(
-        "- Keeps firing for %s after its end: at most one notification in that time." % kept
-        if kept
-        else "- Ends with its condition, and is told of a node once an hour at most."
-    )
     lines += ["- Found: %s." % text("found"), "- Expected: %s." % text("expected")]
     lines.append("- Likely cause: %s" % alert["cause"].strip())
-    if alert["scope"] in ("gpu", "node", "service"):
-        is_muted = "gpufleet:node_out_of_service" in rule["expr"]
-        lines.append("- While the collection keeps the node out of service: %s." % ("muted" if is_muted else "fires"))
+    if alert["scope"] in ("gpu", "node", "service") and "gpufleet:node_out_of_service" not in rule["expr"]:
+        lines.append("- Fires also while the collection keeps the node out of service.")
     if alert.get("look"):
         lines += ["", "Check:", "", "```", *alert["look"], "```"]
     if alert.get("look_at"):
         lines += ["", "Check %s." % alert["look_at"]]
-    lines += ["", "Then: %s." % text("next"), *_list_repairs(alert)]
-    return [*lines, "", "The rule:", "", "```text", rule["expr"], "```"]
+    return [*lines, "", "Then: %s." % text("next"), *_list_repairs(alert)]
 
 
 def render_alert_family(page: dict, alerts: Iterable[dict], rules: dict, fill: Callable[[str], str]) -> str:
@@ -271,7 +267,8 @@ def render_alert_family(page: dict, alerts: Iterable[dict], rules: dict, fill: C
 def render_alert_index(families: dict, thresholds: dict, recordings: list, exporters: dict, node_series: list) -> str:
     """Render the page with all alerts, the thresholds with their sources, and the series that the rules read."""
     lines = [BEGIN % "plugins/plugin_utils/_monitoring/data", "", "# Alerts", ""]
-    lines += ["The alerts of the role `gpu_monitoring`. Each notification links its runbook in these pages.", ""]
+    lines += [*ALERTS_INTRODUCTION.splitlines(), ""]
+    lines += [*_table(("Severity", "Meaning"), SEVERITIES.items()), ""]
     lines += _table(
         ("Alert", "Severity", "Summary"),
         (

@@ -17,6 +17,7 @@ pytest.importorskip("ansible", reason="the variables of the playbooks are known 
 from ansible_collections.gpufleet.lifecycle.plugins.action import playbook_variables, rollout_control
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names, _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import quarantining
 from tests.unit.awx import data
 from tests.unit.plugins.plugin_utils._runbooks import test_relief
 
@@ -41,7 +42,7 @@ WHOLE = {
 # Those that a playbook passes on to its role.
 PASSED_ON = {
     "thermal_relief_%s" % name: "gpu_quarantine_relief_%s" % name for name in ("state", "percent", "watts", "hours")
-}
+} | {"return_to_service_new_baseline": "gpu_quarantine_new_baseline"}
 TEXTS = {name for name in _variable_names.PLAYBOOKS if name not in WHOLE and name not in PASSED_ON}
 
 
@@ -108,6 +109,11 @@ def complaints(question):
 @pytest.mark.parametrize("name, variable", ASKED)
 def test_a_question_is_what_the_code_takes(name, variable):
     assert complaints(data.survey(TEMPLATES.get(name) or WORKFLOWS[name])[variable]) == []
+
+
+def test_what_a_node_without_a_baseline_returns_with_can_be_answered():
+    variable, _equals, answer = quarantining.NEW_BASELINE.partition("=")
+    assert answer in data.survey(TEMPLATES["gpufleet return_to_service"])[variable]["choices"]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,11 @@ def test_has_its_files(role):
 
 
 @pytest.mark.parametrize("role", ROLES)
+def test_galaxy_and_ansible_doc_describe_a_role_alike(role):
+    assert load(role, "meta", "main.yml")["galaxy_info"]["description"] == specs(role)["main"]["short_description"]
+
+
+@pytest.mark.parametrize("role", ROLES)
 def test_specs_and_defaults_name_the_same_options(role):
     required = {name for name, option in options(role).items() if option.get("required")}
     assert required == REQUIRED.get(role, set()), "an option without a default is a decision: it is listed in this test"
@@ -199,39 +204,11 @@ def test_what_hardware_a_node_should_have_is_known_wherever_its_health_is_judged
     assert [str(path.relative_to(ROOT)) for path, options in tasks if "expect" not in options] == []
 
 
-# Galaxy's name of a system and of its release, for each (ID, VERSION_ID) that driver_tables knows.
-PLATFORMS = {
-    ("debian", "12"): ("Debian", "bookworm"),
-    ("debian", "13"): ("Debian", "trixie"),
-    ("ubuntu", "22.04"): ("Ubuntu", "jammy"),
-    ("ubuntu", "24.04"): ("Ubuntu", "noble"),
-    ("rhel", "9"): ("EL", "9"),
-    ("rhel", "10"): ("EL", "10"),
-    ("rocky", "9"): ("EL", "9"),
-    ("rocky", "10"): ("EL", "10"),
-}
-
-
-def test_every_system_with_driver_packages_has_a_platform():
-    assert set(PLATFORMS) == set(driver_tables.SYSTEMS)
-
-
-@pytest.mark.parametrize("path", sorted(ROOT.glob("roles/*/meta/main.yml")), ids=lambda path: path.parts[-3])
-def test_platforms_of_a_role_are_those_of_one_list(path):
-    """A role lists all systems, or those of some families, and then every release of them."""
-    listed = {
-        (item["name"], str(version))
-        for item in yaml.safe_load(path.read_text(encoding="utf-8"))["galaxy_info"]["platforms"]
-        for version in item["versions"]
-    }
-    families = {name for name, dummy in listed}
-    assert listed and listed == {item for item in PLATFORMS.values() if item[0] in families}
-
-
 def test_repository_role_knows_the_systems_of_the_list():
     variables = ROOT / "roles/nvidia_repository/vars"
     known = yaml.safe_load((variables / "main.yml").read_text(encoding="utf-8"))["__nvidia_repository_systems"]
-    assert set(known) == {"%s %s" % (name.replace("rhel", "redhat"), version) for name, version in PLATFORMS}
+    names = {"%s %s" % (name.replace("rhel", "redhat"), version) for name, version in driver_tables.SYSTEMS}
+    assert set(known) == names
     for system, name in known.items():
         releases = yaml.safe_load((variables / (name + ".yml")).read_text(encoding="utf-8"))
         assert system.split()[1] in releases["__nvidia_repository_releases"], system

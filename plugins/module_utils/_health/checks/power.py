@@ -39,6 +39,37 @@ def check_enforced_limit(ctx, gpu) -> dict | None:
     return compare.make_check(ident, gpu, finding, now.value, wanted.value, "hardware")
 
 
+PROHIBITED = 2  # nvml.h, NVML_COMPUTEMODE_PROHIBITED
+BY_HAND = "If that is meant, take a baseline; if not, set it back with gpu_settings."
+
+
+def check_limit_alone(ctx, gpu, limit) -> dict | None:
+    """Without a baseline: a limit below the board's own was set by somebody."""
+    ident, key = "gpu.power_limit", "power_limit_default_mw"
+    default = compare.read_typed(gpu, key, NUMBER)
+    if not default.known:
+        return signals.check_absent_signal(ctx, ident, gpu, key, default)
+    if limit >= default.value:
+        return None
+    finding = compare.make_notice(
+        "Power limit in mW of %s is %s; expected %s, the default of the board. %s"
+        % (model.name_gpu(gpu), limit, default.value, BY_HAND)
+    )
+    return compare.make_check(ident, gpu, finding, limit, default.value, "hardware")
+
+
+def check_mode_alone(ctx, gpu, mode) -> dict | None:
+    """Without a baseline: a GPU that no program may compute on serves nobody."""
+    if mode != PROHIBITED:
+        return None
+    finding = compare.make_failure(
+        "restore_setting",
+        "Compute mode of %s is %s (prohibited), so no CUDA program starts on it; expected another one. %s"
+        % (model.name_gpu(gpu), mode, BY_HAND),
+    )
+    return compare.make_check("gpu.compute_mode", gpu, finding, mode, None, "hardware")
+
+
 FORGOTTEN = "NVIDIA driver persistence guide: lost when the driver deinitialises"
 
 
@@ -47,10 +78,15 @@ ROWS = (
         "gpu.power_limit",
         "gpu",
         compare.make_unchanged_judge(
-            "gpu.power_limit", "power_limit_mw", "Power limit in mW", "Set it again.", action="restore_setting"
+            "gpu.power_limit",
+            "power_limit_mw",
+            "Power limit in mW",
+            "Set it again.",
+            action="restore_setting",
+            alone=check_limit_alone,
         ),
-        "The power limit is that of the baseline",
-        ("gpu.power_limit_mw",),
+        "The power limit is that of the baseline; without one, not below the default (a notice)",
+        ("gpu.power_limit_mw", "gpu.power_limit_default_mw"),
         "NVIDIA driver persistence guide: lost when the driver deinitialises",
         (22,),
     ),
@@ -96,9 +132,14 @@ ROWS = (
         "gpu.compute_mode",
         "gpu",
         compare.make_unchanged_judge(
-            "gpu.compute_mode", "compute_mode", "Compute mode", "Set it again.", action="restore_setting"
+            "gpu.compute_mode",
+            "compute_mode",
+            "Compute mode",
+            "Set it again.",
+            action="restore_setting",
+            alone=check_mode_alone,
         ),
-        "The compute mode is that of the baseline",
+        "The compute mode is that of the baseline; without one, not prohibited",
         ("gpu.compute_mode",),
         FORGOTTEN,
         (36,),

@@ -36,6 +36,13 @@ def judge_module(facts, kernel, target) -> tuple[str, str | None, str]:
             "The kernel module %s was made for kernel %s, not for %s."
             % (item["path"], item["vermagic"].split(" ", 1)[0], kernel),
         )
+    if item.get("listed") is False:
+        return (
+            FAIL,
+            seen,
+            "The kernel module %s is not in modules.dep of kernel %s, so modprobe does not find it (depmod -a %s)."
+            % (item["path"], kernel, kernel),
+        )
     if item["version"] != target:
         return (
             FAIL,

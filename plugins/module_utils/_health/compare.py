@@ -106,15 +106,19 @@ def check_comparable(ctx, gpu, ident, key, kind, shown) -> dict | None:
     return None
 
 
-def compare_with_baseline(ctx, gpu, ident, key, kind, judge, action=None, show=None) -> dict:
+def compare_with_baseline(ctx, gpu, ident, key, kind, judge, action=None, show=None, alone=None) -> dict:
     """KEY now against KEY in the baseline.
 
-    JUDGE(old, new) answers a finding or None; SHOW makes a value short enough for a report.
+    JUDGE(old, new) answers a finding or None; SHOW makes a value short enough for a report. ALONE(ctx, gpu, new)
+    answers the check of a value that is odd by itself, or None, where there is nothing to compare with.
     """
     show = show or (lambda value: value)
     now = read_typed(gpu, key, kind)
     if not now.known:
         return signals.check_absent_signal(ctx, ident, gpu, key, now, action)
+    odd = alone(ctx, gpu, now.value) if alone and signals.old_gpu(ctx, gpu) is None else None
+    if odd is not None:
+        return odd
     answer = check_comparable(ctx, gpu, ident, key, kind, show(now.value))
     if answer is not None:
         return answer
@@ -122,8 +126,11 @@ def compare_with_baseline(ctx, gpu, ident, key, kind, judge, action=None, show=N
     return make_check(ident, gpu, judge(old.value, now.value), show(now.value), show(old.value), "baseline")
 
 
-def make_unchanged_judge(ident, key, what, step, kind=NUMBER, action=None):
-    """A judge for a value that has to be what it was. Without an ACTION a change is a notice."""
+def make_unchanged_judge(ident, key, what, step, kind=NUMBER, action=None, alone=None):
+    """A judge for a value that has to be what it was. Without an ACTION a change is a notice.
+
+    ALONE: as for compare_with_baseline().
+    """
 
     def judge(ctx, gpu) -> dict:
         def differs(old, new):
@@ -132,16 +139,17 @@ def make_unchanged_judge(ident, key, what, step, kind=NUMBER, action=None):
             text = "%s of %s is %s; expected %s as in the baseline. %s" % (what, model.name_gpu(gpu), new, old, step)
             return make_failure(action, text) if action else make_notice(text)
 
-        return compare_with_baseline(ctx, gpu, ident, key, kind, differs, action)
+        return compare_with_baseline(ctx, gpu, ident, key, kind, differs, action, alone=alone)
 
     return judge
 
 
-def make_unchanged_row(ident, key, what, step, action, title, source, kind=NUMBER) -> model.Row:
+def make_unchanged_row(
+    ident, key, what, step, action, title, source, kind=NUMBER, alone=None, other_reads=()
+) -> model.Row:
     """Return the row of a check of make_unchanged_judge."""
-    return model.gpu_row(
-        ident, make_unchanged_judge(ident, key, what, step, kind, action), title, ("gpu." + key,), source
-    )
+    judge = make_unchanged_judge(ident, key, what, step, kind, action, alone)
+    return model.gpu_row(ident, judge, title, ("gpu." + key,) + tuple(other_reads), source)
 
 
 def find_branch(ctx) -> int | None:

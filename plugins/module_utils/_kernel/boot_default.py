@@ -129,6 +129,8 @@ def explain_unproven(root, runner, kernel, version) -> str:
             item["vermagic"] or "no kernel it names",
             kernel,
         )
+    if item.get("listed") is False:
+        return "%s is not in modules.dep of kernel %s (depmod -a %s)" % (item["path"], kernel, kernel)
     return ""
 
 

@@ -101,8 +101,22 @@ def read(root, kernel, runner) -> dict | None:
     if not paths:
         return None
     answer = describe(root, paths[0], runner)
+    answer["listed"] = is_listed(root, kernel, paths[0])
     answer["others"] = [describe(root, path, runner) for path in paths[1:]]
     return answer
+
+
+def is_listed(root, kernel, path) -> bool | None:
+    """Return whether modprobe finds a module file: what depmod(8) did not list does not exist to it.
+
+    None where there is no list, as on a system that boots without modules.
+    """
+    base = "/lib/modules/%s/" % kernel
+    content = files.read_text(files.under(root, base, "modules.dep"))
+    if not content:
+        return None
+    names = set(line.partition(":")[0] for line in content.splitlines())
+    return path in names or path[len(base) :] in names
 
 
 def sources(root, item, runner) -> dict[str, str]:

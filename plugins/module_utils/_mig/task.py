@@ -72,6 +72,11 @@ def run(options, check_mode, tools, name_processes=None):
         )
     if options["state"] in (EXPORTED, GENERATED):
         return _document(options, before)
+    if not before["gpus"]:
+        raise TaskError(
+            "NVML shows no GPU, so none has its layout; look at lspci -d 10de: and for NVRM lines in the kernel log",
+            before,
+        )
     layouts = layouts_of(options, before["gpus"])
     named = name_processes or (lambda: {})
     plans = decide(before["gpus"], layouts, named)

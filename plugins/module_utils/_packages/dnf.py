@@ -137,19 +137,27 @@ class Dnf(Manager):
                 "dnf's plugin versionlock is not installed, and no repository offers it",
                 "install %s on the node, then run again" % LOCK_PACKAGE,
             )
+        off = self.list_switches_off()
+        if not off:
+            return None
+        return "dnf's plugin versionlock is switched off", "set %s = 1 in %s on the node, then run again" % off[0]
+
+    def list_switches_off(self) -> list[tuple[str, str]]:
+        """Return the options that keep dnf from reading the locks, as (option, file)."""
         main = self.read_sections(CONFIGURATION).get("main", {})
-        for path, option, value in (
-            (LOCK_PLUGIN, "enabled", settings.get("enabled", "1")),
-            (CONFIGURATION, "plugins", main.get("plugins", "1")),
-        ):
-            if value.strip().lower() in NO:
-                return (
-                    "dnf's plugin versionlock is switched off",
-                    "set %s = 1 in %s on the node, then run again" % (option, path),
-                )
-        return None
+        return [
+            (option, path)
+            for path, option, value in (
+                (LOCK_PLUGIN, "enabled", self.lock_settings().get("enabled", "1")),
+                (CONFIGURATION, "plugins", main.get("plugins", "1")),
+            )
+            if value.strip().lower() in NO
+        ]
 
     def locks(self) -> list[str]:
+        """The locks that dnf follows: none of a plugin that is not installed or is switched off."""
+        if not self.lock_settings() or self.list_switches_off():
+            return []
         return [
             pattern for pattern in map(lock_pattern, (files.read_text(self.lock_file()) or "").splitlines()) if pattern
         ]

@@ -26,6 +26,8 @@ Samples = Dict[str, List[Sample]]
 SCHEMA = "gpufleet.node-series/1"
 PREFIX = "gpufleet_"
 VERDICTS = ("pass", "fail", "unknown")
+WORSE = ("pass", "unknown", "fail")
+CLOCKS_S = 600
 KINDS = ("kernel", "driver", "other")
 CLASSES = ("app", "warn", "decode", "reset", "reboot", "hold")
 CODES = ("79",)
@@ -156,7 +158,7 @@ def layouts(wanted: Optional[Mapping[str, Any]], gpus: Sequence[Dict[str, Any]])
 
 
 def _verdict(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
-    last = latest(found.get("verdicts") or [])
+    last = latest(found.get("verdicts") or [], found.get("boot_id"), found["now"])
     if last is None:
         return {}
     checks = last.get("checks")
@@ -174,8 +176,13 @@ def _verdict(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
     }
 
 
-def latest(verdicts: Iterable[Any]) -> Optional[Dict[str, Any]]:
-    """The newest of the verdicts (schema gpufleet.health/1) that are usable, None without one."""
+def latest(verdicts: Iterable[Any], boot_id: Optional[str], now: float) -> Optional[Dict[str, Any]]:
+    """The last of the verdicts (schema gpufleet.health/1) that are usable, None without one.
+
+    One of this boot is later than one of another, whatever their times: the check at boot has them of the node's
+    clock, which may be wrong that early, role gpu_health of the controller's. If a time lies in the future, which of
+    the verdicts is later is not known, and the worst counts.
+    """
     usable = [
         health
         for health in verdicts
@@ -183,7 +190,10 @@ def latest(verdicts: Iterable[Any]) -> Optional[Dict[str, Any]]:
         and health.get("verdict") in VERDICTS
         and moment(health.get("time")) is not None
     ]
-    return max(usable, key=lambda health: health["time"]) if usable else None
+    found = [health for health in usable if boot_id and health.get("boot_id") == boot_id] or usable
+    if any((moment(health["time"]) or 0) > now + CLOCKS_S for health in found):
+        return max(found, key=lambda health: WORSE.index(health["verdict"]))
+    return max(found, key=lambda health: health["time"]) if found else None
 
 
 def moment(text: Any) -> Optional[int]:

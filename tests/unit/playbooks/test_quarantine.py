@@ -161,12 +161,15 @@ def history(fleet, name):
 
 
 def test_a_node_in_mig_mode_is_recovered_and_returned_with_its_layout(fleet):
-    """a1 needs a reset and a2 a reboot; a3 does not get its layout after the reset, and a4 is well."""
+    """a1 needs a reset and a2 a reboot; a3 does not get its layout after the reset, a4 is well, and the reset could not
+    repair the memory of a5, which NVML tells while there are no instances.
+    """
     old = {"gpus": ["GPU-a", "GPU-b"], "mig_devices": 7}
     fleet.add("a1", faults=[{"action": "reset_gpu", "xid": 62}], **old)
     fleet.add("a2", faults=[XID], **old)
     fleet.add("a3", faults=[{"action": "reset_gpu", "xid": 62}], mig_fails_with=[OLD], **old)
     fleet.add("a4", **old)
+    fleet.add("a5", faults=[{"action": "reset_gpu", "xid": 62}], rows_failed_with=[OLD], **old)
     arguments, variables = fleet.use_slurm()
     done = fleet.run("recover_gpu", *arguments, recover_gpu_hosts="gpu_nodes", **variables)
     assert done.rc == 2, done.output[-3000:]
@@ -183,7 +186,8 @@ def test_a_node_in_mig_mode_is_recovered_and_returned_with_its_layout(fleet):
     order = ["Record on the node that it is drained, which silences its alerts", "Wait until Prometheus has scraped it"]
     order.append("Reboot")
     assert [task for task in began(fleet, "a2") if task in order] == order and order[1] not in began(fleet, "a1")
-    assert fleet.touched() == ["a1", "a2", "a3"] and fleet.slurm("a4")[0] == "IDLE"
+    assert fleet.touched() == ["a1", "a2", "a3", "a5"] and fleet.slurm("a4")[0] == "IDLE"
+    assert "gpu.remap_failure" in marker(fleet, "a5")["reason"] and fleet.slurm("a5")[0] == "IDLE+DRAIN"
     assert "MIG layout" in marker(fleet, "a3")["reason"] and fleet.slurm("a3")[0] == "IDLE+DRAIN"
 
     # What MIG hides is read before it returns.

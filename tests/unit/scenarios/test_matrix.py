@@ -133,8 +133,8 @@ def test_a_node_in_health_passes_at_work(healthy, at_work):
 
 # Cards of which a node may have any number: the table of boards cannot say how many there should be.
 ANY_NUMBER = ("a30", "l4", "rtx-pro-6000")
-# The simulated ones have the NVSwitches of a whole board, which would have 8 GPUs.
-WITH_SWITCHES = ("h100-sxm", "h200")
+# The simulated ones have the switches of a whole board, which would have 8 GPUs.
+WITH_SWITCHES = ("h100-sxm", "h200", "b200")
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,27 @@ def check_application_clocks(ctx, gpu) -> dict:
             % (model.name_gpu(gpu), format_clocks(after), format_clocks(before)),
         )
 
-    return compare.compare_with_baseline(ctx, gpu, ident, key, dict, differs, "restore_setting")
+    return compare.compare_with_baseline(
+        ctx, gpu, ident, key, dict, differs, "restore_setting", alone=check_clocks_alone
+    )
+
+
+def check_clocks_alone(ctx, gpu, now) -> dict | None:
+    """Without a baseline: application clocks below the default were set by somebody."""
+    ident, key = "gpu.applications_clocks", "applications_clocks_default_mhz"
+    default = compare.read_typed(gpu, key, dict)
+    if default.rc == DEPRECATED:
+        return None
+    if not default.known:
+        return signals.check_absent_signal(ctx, ident, gpu, key, default)
+    pairs = [(compare.part(now, domain), compare.part(default.value, domain)) for domain in default.value]
+    if not any(clock is not None and usual is not None and clock < usual for clock, usual in pairs):
+        return None
+    finding = compare.make_notice(
+        "Application clocks of %s are %s; expected %s, the default. If that is meant, take a baseline; if not, reset "
+        "them (nvidia-smi -rac)." % (model.name_gpu(gpu), format_clocks(now), format_clocks(default.value))
+    )
+    return compare.make_check(ident, gpu, finding, now, default.value, "hardware")
 
 
 def check_max_clocks(ctx, gpu) -> dict:
@@ -187,7 +207,7 @@ ROWS = (
     model.gpu_row(
         "gpu.applications_clocks",
         check_application_clocks,
-        "The application clocks are those of the baseline",
+        "The application clocks are those of the baseline; without one, not below the default (a notice)",
         ("gpu.applications_clocks_mhz", "gpu.applications_clocks_default_mhz"),
         "NVIDIA driver persistence guide: lost when the driver deinitialises",
     ),

@@ -91,6 +91,9 @@ def check_node(ctx) -> dict:
     )
     if found["nvswitches"]:
         counts = _with_switches(counts, rows)
+    elif model.item(ctx.system, "nvlink_managers", "found"):
+        # NVLink 5 switches are not on the PCI bus; the adapters that manage them are those of a whole board.
+        counts = counts[-1:]
     peers = of_peers(ctx) if ctx.baseline is None and "gpus" not in wanted else None
     usual = dict((name, most) for name, dummy, most in peers or [])
     by_board = rows[0]["nvswitches"].get(str(count.value)) if known else None
@@ -379,7 +382,7 @@ ROWS = (
         NODE_CHECK,
         check_node,
         "The node has the GPUs and NVSwitches that it should: as expect.hardware says, else as its board and its peers",
-        ("snapshot.count", "system.nvswitches", "expect.hardware", "expect.peers"),
+        ("snapshot.count", "system.nvswitches", "system.nvlink_managers", "expect.hardware", "expect.peers"),
         TABLE,
     ),
     model.gpu_row(

@@ -57,7 +57,8 @@ def check_layout(ctx, gpu) -> dict:
             % (model.name_gpu(gpu),)
         )
         return compare.make_check(ident, gpu, finding, now.value, None, "hardware")
-    answer = compare.check_comparable(ctx, gpu, ident, key, list, found)
+    answer = check_empty(ctx, gpu) if not found and signals.old_gpu(ctx, gpu) is None else None
+    answer = answer or compare.check_comparable(ctx, gpu, ident, key, list, found)
     if answer is not None:
         return answer
     old = compare.read_baseline(ctx, gpu, key, list).value
@@ -81,6 +82,21 @@ def check_layout(ctx, gpu) -> dict:
             % (model.name_gpu(gpu), ", ".join(list_uuids(now.value)), ", ".join(list_uuids(old)))
         )
     return compare.make_check(ident, gpu, finding, found, before, "baseline")
+
+
+def check_empty(ctx, gpu) -> dict | None:
+    """Without a baseline: no program runs on a GPU in MIG mode that has no instances, as after a reboot."""
+    ident, key = "gpu.mig_layout", "mig_mode_current"
+    mode = model.number(gpu, key)
+    if not mode.known:
+        return signals.check_absent_signal(ctx, ident, gpu, key, mode)
+    if mode.value != 1:
+        return None
+    finding = compare.make_notice(
+        "%s is in MIG mode and has no instances, so no CUDA program starts on it; expected some, unless something "
+        "makes them on demand. Make them (role nvidia_mig), or switch MIG off." % (model.name_gpu(gpu),)
+    )
+    return compare.make_check(ident, gpu, finding, [], None, "hardware")
 
 
 def format_instances(listed) -> str:
@@ -107,8 +123,9 @@ ROWS = (
     model.gpu_row(
         "gpu.mig_layout",
         check_layout,
-        "There are the MIG instances of the baseline (a notice if only their UUIDs changed)",
-        ("gpu.mig_instances",),
+        "There are the MIG instances of the baseline (a notice if only their UUIDs changed); without one, some in MIG "
+        "mode (a notice)",
+        ("gpu.mig_instances", "gpu.mig_mode_current"),
         "NVIDIA MIG user guide: instances are not kept over a reset or reboot",
     ),
 )

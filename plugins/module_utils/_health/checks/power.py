@@ -39,6 +39,37 @@ def check_enforced_limit(ctx, gpu) -> dict | None:
     return compare.make_check(ident, gpu, finding, now.value, wanted.value, "hardware")
 
 
+PROHIBITED = 2  # nvml.h, NVML_COMPUTEMODE_PROHIBITED
+BY_HAND = "If that is meant, take a baseline; if not, set it back with gpu_settings."
+
+
+def check_limit_alone(ctx, gpu, limit) -> dict | None:
+    """Without a baseline: a limit below the board's own was set by somebody."""
+    ident, key = "gpu.power_limit", "power_limit_default_mw"
+    default = compare.read_typed(gpu, key, NUMBER)
+    if not default.known:
+        return signals.check_absent_signal(ctx, ident, gpu, key, default)
+    if limit >= default.value:
+        return None
+    finding = compare.make_notice(
+        "Power limit in mW of %s is %s; expected %s, the default of the board. %s"
+        % (model.name_gpu(gpu), limit, default.value, BY_HAND)
+    )
+    return compare.make_check(ident, gpu, finding, limit, default.value, "hardware")
+
+
+def check_mode_alone(ctx, gpu, mode) -> dict | None:
+    """Without a baseline: a GPU that no program may compute on serves nobody."""
+    if mode != PROHIBITED:
+        return None
+    finding = compare.make_failure(
+        "restore_setting",
+        "Compute mode of %s is %s (prohibited), so no CUDA program starts on it; expected another one. %s"
+        % (model.name_gpu(gpu), mode, BY_HAND),
+    )
+    return compare.make_check("gpu.compute_mode", gpu, finding, mode, None, "hardware")
+
+
 FORGOTTEN = "NVIDIA driver persistence guide: lost when the driver deinitialises"
 
 
@@ -49,8 +80,10 @@ ROWS = (
         "Power limit in mW",
         "Set it again.",
         "restore_setting",
-        "The power limit is that of the baseline",
+        "The power limit is that of the baseline; without one, not below the default (a notice)",
         "NVIDIA driver persistence guide: lost when the driver deinitialises",
+        alone=check_limit_alone,
+        other_reads=("gpu.power_limit_default_mw",),
     ),
     model.gpu_row(
         "gpu.power_limit_enforced",
@@ -83,7 +116,8 @@ ROWS = (
         "Compute mode",
         "Set it again.",
         "restore_setting",
-        "The compute mode is that of the baseline",
+        "The compute mode is that of the baseline; without one, not prohibited",
         FORGOTTEN,
+        alone=check_mode_alone,
     ),
 )

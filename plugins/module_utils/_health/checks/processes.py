@@ -73,18 +73,24 @@ def check_leftover_memory(ctx, gpu) -> dict:
     if any(running.values()):
         return compare.not_applicable(ident, gpu, now.value, "Processes use the GPU.")
 
+    rise = policy.find_limit(ctx, "memory_used_rise_mib", gpu)
+    hunt = "Look for who holds /dev/nvidia*, then reset the GPU."
+
+    def alone(ctx, gpu, used):
+        text = "%s bytes of memory are used on %s, though no process runs there; expected at most %s MiB. %s"
+        finding = compare.make_notice(text % (used, model.name_gpu(gpu), rise, hunt))
+        return compare.make_check(ident, gpu, finding, used, None, "policy") if used > rise * MIB else None
+
     def differs(old, new):
-        rise = policy.find_limit(ctx, "memory_used_rise_mib", gpu)
         if new - old <= rise * MIB:
             return None
         return compare.make_failure(
             "reset_gpu",
             "%s bytes of memory are used on %s, though no process runs there; expected at most %s MiB more than the %s "
-            "of the baseline. Look for who holds /dev/nvidia*, then reset the GPU."
-            % (new, model.name_gpu(gpu), rise, old),
+            "of the baseline. %s" % (new, model.name_gpu(gpu), rise, old, hunt),
         )
 
-    return compare.compare_with_baseline(ctx, gpu, ident, key, NUMBER, differs)
+    return compare.compare_with_baseline(ctx, gpu, ident, key, NUMBER, differs, alone=alone)
 
 
 PHASE = "; in phase post, or if the caller expects an empty node"
@@ -106,7 +112,7 @@ ROWS = (
     model.gpu_row(
         "gpu.memory_used",
         check_leftover_memory,
-        "No memory is used without a process, beyond what the baseline had",
+        "No memory is used without a process, beyond what the baseline had (a notice without one)",
         ("gpu.memory_used_bytes", "gpu.compute_processes", "gpu.graphics_processes"),
         "nvml.h, nvmlDeviceGetMemoryInfo",
     ),

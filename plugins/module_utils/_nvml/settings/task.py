@@ -48,6 +48,10 @@ def run(
         raise TaskError(
             "NVML cannot be read (%s), and nothing was set: %s" % (before["status"], before["message"]), before
         )
+    if not before["gpus"]:
+        raise TaskError(
+            "NVML shows no GPU, so nothing was set; look at lspci -d 10de: and for NVRM lines in the kernel log", before
+        )
     mark = state.load_mark(root)
     warned = []
     kept = _read_kept(options, state_directory, warned)

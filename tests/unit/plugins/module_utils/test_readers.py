@@ -164,6 +164,24 @@ def test_a_recorded_modinfo(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, None),
+        ("", None),
+        ("updates/dkms/nvidia-current.ko: kernel/drivers/x.ko\n", True),
+        (MODULE + ":\n", True),
+        # depmod ran before the module was there, or for another kernel.
+        ("kernel/drivers/x.ko: updates/dkms/nvidia-current.ko\n", False),
+    ],
+)
+def test_a_module_that_depmod_did_not_list(tmp_path, content, expected):
+    write(tmp_path, MODULE)
+    if content is not None:
+        write(tmp_path, "/lib/modules/%s/modules.dep" % KERNEL, content)
+    assert modules.read(str(tmp_path), KERNEL, Recorded({"modinfo": (0, "", "")}))["listed"] is expected
+
+
+@pytest.mark.parametrize(
     ("answer", "words"),
     [((127, "", ""), "modinfo is not installed"), ((1, "", "modinfo: ERROR: not found"), "rc 1: modinfo: ERROR")],
 )

@@ -164,6 +164,7 @@ TABLE = [
     ("kernel_module", ("modules", KERNEL), None, "fail"),
     ("kernel_module", ("modules", KERNEL), module(OLD), "fail"),
     ("kernel_module", ("modules", KERNEL), module(vermagic="6.1.0-49-amd64 SMP"), "fail"),
+    ("kernel_module", ("modules", KERNEL), module(listed=False), "fail"),
     ("kernel_module", ("modules", KERNEL), module(others=[module(OLD)]), "fail"),
     ("kernel_module", ("modules", KERNEL), module(others=[module(None, error="rc 1")]), "fail"),
     ("kernel_module", ("modules", KERNEL), module(error="modinfo is not installed"), "unknown"),

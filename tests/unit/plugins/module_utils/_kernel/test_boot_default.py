@@ -185,6 +185,7 @@ def test_grubby(monkeypatch, tmp_path):
         ),
         ({"version": NEW, "error": None, "path": "/x.ko", "vermagic": OLD + " SMP"}, "is made for %s SMP" % OLD),
         ({"version": NEW, "error": None, "path": "/x.ko", "vermagic": None}, "no kernel it names"),
+        ({"version": NEW, "error": None, "path": "/x.ko", "vermagic": KERNEL, "listed": False}, "modules.dep"),
     ],
 )
 def test_a_module_that_is_not_proven(monkeypatch, item, words):

@@ -227,6 +227,14 @@ def test_a_gpu_that_the_node_does_not_have(make):
     assert "GPU-none" in mig(make(), layout=[{"gpus": ["GPU-none"], "mig_enabled": False}])["error"]
 
 
+def test_a_node_whose_gpus_are_all_gone_has_no_layout(make):
+    node = make()
+    for number in range(2):
+        node.sim("inject", "gpu-missing", "--gpu", str(number))
+    for check in (True, False):
+        assert "no GPU" in mig(node, check=check, **everywhere(d1g_10gb=7)).get("error", "")
+
+
 def test_a_configuration_that_is_not_there(make):
     options = everywhere()
     options["config_name"] = "wnated"

@@ -111,8 +111,10 @@ def test_locks_that_dnf_does_not_read_are_a_problem(tmp_path, path, text, is_rea
     machine = Machine(tmp_path)
     manager(machine).install_lock_plugin()
     (tmp_path / path).write_text(text)
+    (tmp_path / "etc/dnf/plugins/versionlock.list").write_text("kernel-core-0:5-1.*\n")
     problem = manager(machine).hold_problem()
     assert problem is None if is_read else str(path) in problem[1]
+    assert manager(machine).locks() == (["kernel-core-0:5-1.*"] if is_read else [])
 
 
 def test_plugin_that_did_not_come_is_an_error_and_no_lock_is_written(tmp_path):

@@ -111,6 +111,14 @@ def test_a_count_that_is_not_the_wanted_one(node, expect):
     assert (status, bad) == (FAIL, {("node.hardware", "node"): "fail"})
 
 
+@pytest.mark.parametrize("written, status", [(0, PASS), (4102444800, FAIL)])
+def test_a_waiver_does_not_count_while_the_clock_is_behind(node, expect, written, status):
+    waiver = {"check": "node.hardware", "reason": "a GPU is with the vendor", "expires": "2099-12-31"}
+    path = expect(hardware={"gpus": 3}, policy=dict(w.POLICY, waivers=[waiver]))
+    os.utime(path, (written, written))
+    assert check(node, path)[0] == status
+
+
 def test_another_model(node, expect):
     status, bad = check(node, expect(hardware={"gpus": 2, "model": "NVIDIA H200*"}))
     assert status == FAIL and set(bad.values()) == {"fail"} and {ident for ident, dummy in bad} == {"gpu.hardware"}

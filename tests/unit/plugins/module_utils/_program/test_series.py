@@ -101,11 +101,11 @@ def module(kernel, version="580.95.05", **more):
     return dict({"path": "/m", "version": version, "vermagic": kernel + " SMP", "error": None, "others": []}, **more)
 
 
-def verdict(word, time, *failed):
+def verdict(word, time, *failed, boot_id="b0"):
     checks = [{"id": ident, "entity": "node", "status": "fail"} for ident in failed] + [
         {"id": "x", "entity": "node", "status": "pass"}
     ]
-    return {"schema": "gpufleet.health/1", "verdict": word, "time": time, "checks": checks}
+    return {"schema": "gpufleet.health/1", "verdict": word, "time": time, "boot_id": boot_id, "checks": checks}
 
 
 def counted(gpus=2):
@@ -294,6 +294,9 @@ def test_a_layout_that_names_a_gpu_which_is_not_there_is_on_none():
         ([dict(verdict("pass", "2026-01-01T00:00:00Z"), schema="gpufleet.health/2")], None),
         ([verdict("pass", "2026-01-01T00:00:00Z"), verdict("fail", "2026-01-01T00:00:01Z")], "fail"),
         ([verdict("unknown", "2026-01-01T00:00:02Z"), verdict("fail", "2026-01-01T00:00:01Z")], "unknown"),
+        # The check at boot, before the node's clock was set.
+        ([verdict("fail", "2015-01-01T00:00:00Z", boot_id="b1"), verdict("pass", "2025-12-31T00:00:00Z")], "fail"),
+        ([verdict("pass", "2036-01-01T00:00:00Z"), verdict("fail", "2025-12-31T00:00:00Z")], "fail"),
     ],
 )
 def test_the_last_verdict(verdicts, told):

@@ -80,6 +80,16 @@ def test_how_many_there_should_be(said, count, switches, status, words, phase):
     assert check["status"] == status and words in check["message"], check
 
 
+@pytest.mark.parametrize("managers, status", [([], "pass"), ([{"address": "0000:05:00.0"}], "fail")])
+def test_half_a_board_with_the_adapters_that_manage_its_nvlink_5_switches(managers, status):
+    reading = readings.reading(readings.snapshot(4), readings.audit(4))
+    reading["system"].update(nvswitches=[], nvlink_managers={"found": managers, "unread": []})
+    for gpu in reading["snapshot"]["gpus"]:
+        gpu["name"] = value("NVIDIA B200")
+    health = _health.evaluate(reading, phase="baseline", node=readings.NODE, now=readings.NOW, tables=TABLES)
+    assert [check["status"] for check in health["checks"] if check["id"] == "node.hardware"] == [status]
+
+
 @pytest.mark.parametrize(
     "said, count, status",
     [

@@ -158,6 +158,9 @@ CASES = cases.table(
             ({}, {"mig_instances": [{}]}, UNKNOWN, "hold"),
             ({}, {"mig_instances": GONE}, UNKNOWN, "hold"),
             ({}, NO_BASELINE, SKIP),
+            (ON, NO_BASELINE, NOTICE, "none", "has no instances"),
+            (dict(ON, mig_instances=[instance(7)]), NO_BASELINE, SKIP),
+            ({"mig_mode_current": GONE}, NO_BASELINE, UNKNOWN, "hold"),
             *absences("mig_instances", "restore_setting"),
         ],
     }

@@ -231,6 +231,11 @@ def test_what_cannot_be_read_back_is_a_failure(tmp_path):
     assert "what was set could not be read back: it hangs" in result["warnings"][0]
 
 
+def test_a_node_without_gpus_has_no_settings(tmp_path):
+    with pytest.raises(settings_task.TaskError, match="NVML shows no GPU"):
+        run(tmp_path, [taken()], power_limit_w=500)
+
+
 def test_clocks_that_cannot_be_remembered_are_a_failure(tmp_path):
     (tmp_path / "state").write_text("")
     outcome = session.Outcome("ok", [OK], "")

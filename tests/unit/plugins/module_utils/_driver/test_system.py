@@ -602,7 +602,22 @@ CDI_FILES = [
         {"run/a": cdi_file(devices=[{"name": "g0", "containerEdits": {"env": []}}]), "run/b": cdi_file("g0")},
         {"run/a": "", "run/b": "g0 580.1"},
     ),
+    *(
+        ({"run/a": cdi_file("g0", "g1", **more), "run/b": cdi_file("g0")}, {"run/a": "", "run/b": "g0 580.1"})
+        for more in (
+            {"cdiVersion": None},
+            {"cdiVersion": "v0.5.0"},
+            {"containerEdits": {"env": ["A"]}},
+            {"containerEdits": {"deviceNodes": [{"path": ""}]}},
+            {"containerEdits": {"deviceNodes": [{"path": "/dev/g1", "type": "x"}]}},
+            {"containerEdits": {"mounts": [{"hostPath": LIBRARY % "580.1"}]}},
+            {"containerEdits": {"hooks": [{"hookName": "never", "path": "/usr/bin/true"}]}},
+            {"containerEdits": {"deviceNodes": [{"path": "/dev/g1", "minors": 1}]}},
+            {"comment": "ours"},
+        )
+    ),
     # What is not read here is not known.
+    ({"run/a": cdi_file("g0", cdiVersion="9.9.9")}, {"run/a": None}),
     ({"run/a": "kind: nvidia.com/gpu\ndevices: &all\n- name: g0\n"}, {"run/a": None}),
     ({"run/a": "kind: nvidia.com/gpu\ndevices:\n- name: |\n    g0\n"}, {"run/a": None}),
     ({"run/a": "kind: nvidia.com/gpu\ndevices: [{name: g0,\n"}, {"run/a": None}),
@@ -636,12 +651,12 @@ devices:
           major: 195
           minor: 1
     name: 0
-  - name: "it's: all"
+  - name: "all"
     containerEdits:
       mounts: [{hostPath: /driver/lib/libcuda.so.580.95.05, containerPath: /lib/x, options: [ro, bind]}]
 containerEdits:
   env:
-  - A=b c
+  - "A=it's: b"
   hooks:
   - hookName: createContainer
     args: ["nvidia-ctk", "hook", --link, a::b]
@@ -659,6 +674,6 @@ def test_the_paths_of_the_host_that_cdi_needs(root, present):
     for path in present:
         write(root, path)
     (spec,) = cdi.read(root)["specs"]
-    assert spec["devices"] == ["0", "it's: all"] and spec["versions"] == ["580.95.05"]
+    assert spec["devices"] == ["0", "all"] and spec["versions"] == ["580.95.05"]
     needed = {"/driver/dev/nvidia0", "/driver/lib/libcuda.so.580.95.05", "/usr/bin/nvidia-ctk"}
     assert set(spec["missing"]) == needed - set(present)

@@ -22,7 +22,23 @@ DIRECTORIES = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
 ENDINGS = (".yaml", ".json")
 KIND = re.compile(r"""["']?kind["']?\s*:\s*["']?([A-Za-z0-9./_-]+)""")
 LIBRARY = re.compile(r"/lib(?:cuda|nvidia-ml)\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
+# What CDI accepts (pkg/cdi/version.go, pkg/parser and the validate functions of pkg/cdi). Its parser refuses a file for
+# one field that it does not know, and a runtime knows no version that came after it.
+VERSIONS = ("0.2.0", "0.3.0", "0.3.1", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_KIND = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+_HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
+_FIELDS = {
+    "spec": "cdiVersion kind annotations devices containerEdits",
+    "device": "name annotations containerEdits",
+    "containerEdits": "env deviceNodes hooks mounts intelRdt additionalGids netDevices",
+    "deviceNodes": "path hostPath type major minor fileMode permissions uid gid",
+    "mounts": "hostPath containerPath options type",
+    "hooks": "hookName path args env timeout",
+}
 QUOTED = r'"(?:\\.|[^"\\])*"|\'(?:\'\'|[^\'])*\''
+_LISTS = ("deviceNodes", "mounts", "hooks")
 _LINE = re.compile(r"((?:%s|[^\"'\s]|\s(?!#)|[\"'])*)" % QUOTED)
 _KEY = re.compile(r"(%s|[^\s\"'\[\]{},#&*!|>@`-][^#]*?):(?:\s+(.*))?" % QUOTED)
 _FLOW = re.compile(r"%s|[^\s{}\[\],:\"'](?:[^{}\[\],:]|:(?!\s))*" % QUOTED)
@@ -64,11 +80,40 @@ def load(root, path) -> dict:
         devices = [(str(item["name"]), item.get("containerEdits") or {}) for item in document.get("devices") or []]
         handed = dict((name, host_paths(edits)) for name, edits in devices)
         is_valid = len(handed) == len(devices) and all(any(edits.values()) for dummy, edits in devices)
+        is_valid = is_valid and accepts(document)
+        if is_valid and document["cdiVersion"] not in VERSIONS:
+            raise ValueError("a version of CDI that is not known here")
         common = host_paths(document.get("containerEdits") or {})
         return {"path": path, "kind": document["kind"], "devices": handed if is_valid else {}, "common": common}
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         kind = KIND.search(text)
         return {"path": path, "kind": kind.group(1) if kind else None, "devices": None}
+
+
+def accepts(document) -> bool:
+    """Tell if CDI takes the document of a file; with one mistake none of its devices is there."""
+    devices = document.get("devices") or []
+    edits = [item.get("containerEdits") or {} for item in [document] + devices]
+    nodes, mounts, hooks = ([one for part in edits for one in part.get(key) or []] for key in _LISTS)
+    return (
+        _VERSION.fullmatch(document.get("cdiVersion") or "") is not None
+        and _KIND.fullmatch(document["kind"]) is not None
+        and all(_DEVICE.fullmatch(str(item["name"])) for item in devices)
+        and all(str(text).find("=") > 0 for part in edits for text in part.get("env") or [])
+        and all(one.get("path") and one.get("type") in (None, "", "b", "c", "u", "p") for one in nodes)
+        and all(one.get("hostPath") and one.get("containerPath") for one in mounts)
+        and all(one.get("path") and one.get("hookName") in _HOOKS for one in hooks)
+        and _has_only("spec", [document])
+        and _has_only("device", devices)
+        and _has_only("containerEdits", edits)
+        and all(_has_only(key, found) for key, found in zip(_LISTS, (nodes, mounts, hooks)))
+    )
+
+
+def _has_only(part, items) -> bool:
+    """Tell if items have no fields but those of a PART of the format. Their case does not matter."""
+    known = _FIELDS[part].lower().split()
+    return all(name.lower() in known for item in items for name in item)
 
 
 def host_paths(edits) -> list[str]:

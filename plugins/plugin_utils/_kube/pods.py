@@ -19,8 +19,8 @@ Entry = dict[str, Any]  # of describe_pod()
 # clouds), and what they give is called a GPU by nearly all, or by its model below nvidia.com/, where others are of
 # networks.
 _MODELS = (
-    "a2|a10g?|a16|a30x?|a40|a100x?|a800|b100|b200|b300|gb200|gb300|gh200|h20|h100|h200|h800|k80|l4|l20|l40s?|p40|p100|"
-    "t4g?|v100s?|rtx[0-9]*|tesla|geforce|quadro|titan"
+    "(?:[abhkmptv]|g[bh])[0-9]{2,4}[a-z]{0,3}|a2|l4|l[24]0[a-z]?|m4|p4|t4g?|rtx[0-9a-z]*|tesla|geforce|quadro|"
+    "titan[a-z]*|thor|hopper|blackwell"
 )
 GPU_RESOURCES = re.compile(
     "|".join(

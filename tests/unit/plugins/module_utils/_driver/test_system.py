@@ -532,7 +532,7 @@ def test_cdi(root, forbid):
     write(
         root,
         "/run/cdi/x.json",
-        '{"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": "GPU-1", "containerEdits": '
+        '{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "GPU-1", "containerEdits": '
         '{"deviceNodes": [{"path": "/dev/nvidia0"}]}}]}',
     )
     link(root, "/var/run", "/run")
@@ -562,51 +562,69 @@ def cdi_file(*names, driver="580.1", **more):
     return json.dumps(
         dict(
             {
-                "cdiVersion": "0.6.0",
+                "cdiVersion": "0.5.0",
                 "kind": "nvidia.com/gpu",
                 "devices": [
                     {"name": name, "containerEdits": {"deviceNodes": [{"path": "/dev/" + name}]}} for name in names
                 ],
-                "containerEdits": {"mounts": [{"hostPath": LIBRARY % driver, "containerPath": "/x"}]},
+                "containerEdits": {
+                    "mounts": [{"hostPath": LIBRARY % driver, "containerPath": "/x", "options": ["bind"]}]
+                },
             },
             **more,
         )
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        # A later directory overrides each device by itself, and a file without one hands over nothing.
-        ({"etc/a": cdi_file("g0", driver="550.90"), "run/a": cdi_file("g0")}, {"etc/a": "", "run/a": "g0 580.1"}),
-        (
-            {"etc/a": cdi_file("g0", "g1", driver="550.90"), "run/a": cdi_file("g0")},
-            {"etc/a": "g1 550.90", "run/a": "g0 580.1"},
-        ),
-        # Files of one directory conflict, also where a later directory has the device.
-        ({"run/a": cdi_file("g0"), "run/b": cdi_file("g0")}, {"run/a": "!run/b", "run/b": "!run/a"}),
-        ({"run/a": cdi_file("g0", "g1"), "run/b": cdi_file("g0")}, {"run/a": "g1 580.1 !run/b", "run/b": "!run/a"}),
-        (
-            {"etc/a": cdi_file("g0"), "etc/b": cdi_file("g0"), "run/a": cdi_file("g0")},
-            {"etc/a": "!etc/b", "etc/b": "!etc/a", "run/a": ""},
-        ),
-        # Devices of another kind are others.
-        (
-            {"run/a": cdi_file("g0"), "run/b": cdi_file("g0", kind="nvidia.com/gpu.coherent")},
-            {"run/a": "g0 580.1", "run/b": "g0 580.1"},
-        ),
-        # What CDI refuses has no device, and conflicts with nothing.
-        ({"run/a": cdi_file("g0", "g0"), "run/b": cdi_file("g0")}, {"run/a": "", "run/b": "g0 580.1"}),
-        (
-            {"run/a": cdi_file(devices=[{"name": "g0", "containerEdits": {"env": []}}]), "run/b": cdi_file("g0")},
-            {"run/a": "", "run/b": "g0 580.1"},
-        ),
-        # What is not read here is not known.
-        ({"run/a": "kind: nvidia.com/gpu\ndevices: &all\n- name: g0\n"}, {"run/a": None}),
-        ({"run/a": "kind: nvidia.com/gpu\ndevices:\n- name: |\n    g0\n"}, {"run/a": None}),
-        ({"run/a": "kind: nvidia.com/gpu\ndevices: [{name: g0,\n"}, {"run/a": None}),
-    ],
-)
+# {file: text} and {file: its devices and versions, and the files that conflict with it}
+CDI_FILES = [
+    # A later directory overrides each device by itself, and a file without one hands over nothing.
+    ({"etc/a": cdi_file("g0", driver="550.90"), "run/a": cdi_file("g0")}, {"etc/a": "", "run/a": "g0 580.1"}),
+    (
+        {"etc/a": cdi_file("g0", "g1", driver="550.90"), "run/a": cdi_file("g0")},
+        {"etc/a": "g1 550.90", "run/a": "g0 580.1"},
+    ),
+    # Files of one directory conflict, also where a later directory has the device.
+    ({"run/a": cdi_file("g0"), "run/b": cdi_file("g0")}, {"run/a": "!run/b", "run/b": "!run/a"}),
+    ({"run/a": cdi_file("g0", "g1"), "run/b": cdi_file("g0")}, {"run/a": "g1 580.1 !run/b", "run/b": "!run/a"}),
+    (
+        {"etc/a": cdi_file("g0"), "etc/b": cdi_file("g0"), "run/a": cdi_file("g0")},
+        {"etc/a": "!etc/b", "etc/b": "!etc/a", "run/a": ""},
+    ),
+    # Devices of another kind are others.
+    (
+        {"run/a": cdi_file("g0"), "run/b": cdi_file("g0", kind="nvidia.com/mig")},
+        {"run/a": "g0 580.1", "run/b": "g0 580.1"},
+    ),
+    # What CDI refuses has no device, and conflicts with nothing.
+    ({"run/a": cdi_file("g0", "g0"), "run/b": cdi_file("g0")}, {"run/a": "", "run/b": "g0 580.1"}),
+    (
+        {"run/a": cdi_file(devices=[{"name": "g0", "containerEdits": {"env": []}}]), "run/b": cdi_file("g0")},
+        {"run/a": "", "run/b": "g0 580.1"},
+    ),
+    *(
+        ({"run/a": cdi_file("g0", "g1", **more), "run/b": cdi_file("g0")}, {"run/a": "", "run/b": "g0 580.1"})
+        for more in (
+            {"cdiVersion": None},
+            {"cdiVersion": "v0.5.0"},
+            {"containerEdits": {"env": ["A"]}},
+            {"containerEdits": {"deviceNodes": [{"path": ""}]}},
+            {"containerEdits": {"deviceNodes": [{"path": "/dev/g1", "type": "x"}]}},
+            {"containerEdits": {"mounts": [{"hostPath": LIBRARY % "580.1"}]}},
+            {"containerEdits": {"hooks": [{"hookName": "never", "path": "/usr/bin/true"}]}},
+            {"containerEdits": {"deviceNodes": [{"path": "/dev/g1", "minors": 1}]}},
+            {"comment": "ours"},
+        )
+    ),
+    # What is not read here is not known.
+    ({"run/a": cdi_file("g0", cdiVersion="9.9.9")}, {"run/a": None}),
+    ({"run/a": "kind: nvidia.com/gpu\ndevices: &all\n- name: g0\n"}, {"run/a": None}),
+    ({"run/a": "kind: nvidia.com/gpu\ndevices:\n- name: |\n    g0\n"}, {"run/a": None}),
+    ({"run/a": "kind: nvidia.com/gpu\ndevices: [{name: g0,\n"}, {"run/a": None}),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), CDI_FILES)
 def test_which_file_of_cdi_gives_a_device(root, given, expected):
     for name, text in given.items():
         write(root, "/%s.json" % name.replace("/", "/cdi/"), text)
@@ -633,12 +651,12 @@ devices:
           major: 195
           minor: 1
     name: 0
-  - name: "it's: all"
+  - name: "all"
     containerEdits:
       mounts: [{hostPath: /driver/lib/libcuda.so.580.95.05, containerPath: /lib/x, options: [ro, bind]}]
 containerEdits:
   env:
-  - A=b c
+  - "A=it's: b"
   hooks:
   - hookName: createContainer
     args: ["nvidia-ctk", "hook", --link, a::b]
@@ -656,6 +674,6 @@ def test_the_paths_of_the_host_that_cdi_needs(root, present):
     for path in present:
         write(root, path)
     (spec,) = cdi.read(root)["specs"]
-    assert spec["devices"] == ["0", "it's: all"] and spec["versions"] == ["580.95.05"]
+    assert spec["devices"] == ["0", "all"] and spec["versions"] == ["580.95.05"]
     needed = {"/driver/dev/nvidia0", "/driver/lib/libcuda.so.580.95.05", "/usr/bin/nvidia-ctk"}
     assert set(spec["missing"]) == needed - set(present)

@@ -55,6 +55,10 @@ def with_status(name, **status):
                 "nvidia.com/a100-80gb",
                 "nvidia.com/h100",
                 "nvidia.com/tesla-t4",
+                *(
+                    "nvidia.com/" + model
+                    for model in ("b40", "gb10", "gb200nvl", "rtxa6000", "a6000", "l40g", "m60", "thor")
+                ),
                 "nvidia.com/rtx-pro-6000.shared",
                 "nvidia.com/mig-1g.24gb-me",
                 "volcano.sh/vgpu-number",

@@ -113,7 +113,10 @@ class ActionModule(PlanningAction):
         if self.check or not ledger.look(lambda view: plan.find_unfinished(view, probed)):
             made = ledger.look(lambda view: make(view, now))
         if self.check:
-            refused = self.find_refusal(ledger, made) or self.foresee_stop(ledger, made)
+            event = dict(plan.make_event(made, ledger.rollout_id), event="plan", run="check", time="")
+            refused = self.find_refusal(ledger, made) or self.foresee_stop(
+                events.apply_event(ledger.view(), event), made
+            )
         else:
             # The plan is valid, or nodes in flight are to be finished, so that it can be recorded from here on.
             run = uuid.uuid4().hex
@@ -246,6 +249,7 @@ class ActionModule(PlanningAction):
         if self.check:
             try:
                 made, total = ledger.rehearse(work)
+                why = self.foresee_stop(view, made)
             except owner.OwnerError as exc:
                 made, why = foreseen, str(exc)
         else:
@@ -291,14 +295,13 @@ class ActionModule(PlanningAction):
             return str(exc)
         return ""
 
-    def foresee_stop(self, ledger: Ledger, made: plan.Plan) -> str:
+    def foresee_stop(self, view: state.Rollout, made: plan.Plan) -> str:
         """Return why no node, or one of them, would start in a real run; empty if each of them may."""
-        event = dict(plan.make_event(made, ledger.rollout_id), event="plan", run="check", time="")
-        view = events.apply_event(ledger.view(), event)
         default_s = _variable_names.read_defaults()["gpu_scheduler_drain_timeout"][2]
         drained = [name for name in made.order if self.given["schedulers"].get(name)]
         given = {name: str(self.given["drains"].get(name, "")).strip() for name in drained}
-        why = gate.foresee_stop(view, {name: int(one) if one.isdigit() else default_s for name, one in given.items()})
+        drains = {name: int(one) if one.isdigit() else default_s for name, one in given.items()}
+        why = gate.foresee_stop(view, made.order, drains)
         return "No node would start, or not all: %s. Nothing was changed." % why if why else ""
 
     def note_orphans(self, transaction: t.Any, made: plan.Plan) -> None:

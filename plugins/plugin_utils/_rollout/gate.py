@@ -64,13 +64,15 @@ def outlast_ticket(view, drain_s) -> str:
     )
 
 
-def foresee_stop(view, drains) -> str:
-    """Return why nodes of a plan that was just made would not start, whatever becomes of the others; empty if they may.
+def foresee_stop(view, names, drains) -> str:
+    """Return why nodes of a plan would not start, whatever becomes of the others; empty if they may.
 
-    An approval and a window that opens later may come until the run. DRAINS: seconds that the jobs of each node have.
+    An approval and a window that opens later may come until the run. NAMES: the nodes of this run, in order. DRAINS:
+    seconds that the jobs of each have.
     """
     view = dataclasses.replace(view, policy=dict(view.policy, approved=None, windows=[]))
-    starting = [node.name for node in view.nodes.with_state("pending", "draining") if node.position is not None]
+    found = [view.nodes.get(name) for name in names]
+    starting = [node.name for node in found if node is not None and node.state in ("pending", "draining")]
     stop = (_check_closed(view, None, None) or _held_for_good(view)) if starting else None
     if stop and stop.answer == "stop":
         return stop.reason

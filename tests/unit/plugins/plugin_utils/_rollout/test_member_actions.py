@@ -223,6 +223,16 @@ def test_a_job_that_would_install_another_version_does_not_join(ledger, planner)
     assert members(ledger) == []
 
 
+@pytest.mark.parametrize(("drain_s", "words"), [("14399", ""), ("14400", "b1, b2: its jobs have 14400 s to end")])
+def test_join_in_check_mode_refuses_a_drain_that_is_longer_than_the_ticket(ledger, planner, drain_s, words):
+    done(planner.plan(hand_over=True, max_down=1))
+    job = Job(ledger, "two", ["b1", "b2"])
+    made = job.join(
+        check=True, schedulers=dict.fromkeys(job.hosts, ["slurm"]), drains=dict.fromkeys(job.hosts, drain_s)
+    )
+    assert bool(made.get("failed")) is bool(words) and words in made.get("msg", "")
+
+
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
 def test_one_controller_alone_does_not_replace_the_plan_of_several(ledger, jobs, check):
     before = ledger.events(), members(ledger), ledger.view().run

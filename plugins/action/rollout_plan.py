@@ -106,7 +106,7 @@ class ActionModule(PlanningAction):
                 self.require_forks(made.policy, len(probed), task_vars)
             return made
 
-        run, made, now = None, None, ledger.store.clock()
+        run, made, now, run_before = None, None, ledger.store.clock(), ledger.look(lambda view: view.run)
         ledger.look(lambda view: joining.require_compatible(view, _collection.version(), given["hand_over"]))
         inventory = (task_vars.get("groups") or {}).get("all")
         ledger.look(lambda view: joining.refuse_other_inventory(view, inventory))
@@ -124,7 +124,8 @@ class ActionModule(PlanningAction):
             refused = made.refused
             self.tell(ledger, given, now=True)
         lines = self.describe_plan(ledger, made, refused)
-        return self.make_result(ledger, made, run, peers, lines, "" if made.refused else refused)
+        result = self.make_result(ledger, made, run, peers, lines, "" if made.refused else refused)
+        return dict(result, run_before=run_before)
 
     def find_wanted(self, is_known: bool) -> t.Tuple[t.Dict[str, str], t.Dict[str, str], t.Dict[str, dict]]:
         """Return versions, kernels and MIG layouts by node.
@@ -262,7 +263,8 @@ class ActionModule(PlanningAction):
             lines.append("  refused: %s" % why)
         elif refused:
             lines.append("  only these nodes, which were in flight, are finished; refused: %s" % refused)
-        return self.make_result(ledger, made, None if self.check else view.run, planned["peers"], lines, why)
+        result = self.make_result(ledger, made, None if self.check else view.run, planned["peers"], lines, why)
+        return dict(result, run_before=None)
 
     def find_misfit(self, made: plan.Plan, task_vars: dict) -> str:
         """Return why this run cannot carry out its part of a plan; empty if it can."""

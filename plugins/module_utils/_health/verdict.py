@@ -82,6 +82,7 @@ def evaluate(
         "schema": SCHEMA,
         "node": node,
         "boot_id": model.item(reading, "boot_id"),
+        "kernel": model.item(ctx.audit, "kernel", "running"),
         "time": now,
         "phase": phase,
         "simulated": bool(model.item(ctx.snapshot, "simulated")),

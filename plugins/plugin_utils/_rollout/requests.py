@@ -182,7 +182,7 @@ def decide_by_proof(transaction: t.Any, request: Request, decision: gate.Decisio
     if request.phase == state.DOWN and planned.state not in state.NOT_SERVING:
         why = proof.unfit_to_go_down(planned, load(proof.BEFORE), load(proof.BASELINE))
     elif request.phase == state.RETURN:
-        why = proof.find_missing_proof(planned, load(proof.DOCUMENT), planned.to_version)
+        why = proof.find_missing_proof(planned, load(proof.DOCUMENT), planned.to_version, planned.to_kernel)
     return gate.Decision("stop", why) if why else decision
 
 

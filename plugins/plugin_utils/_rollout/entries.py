@@ -25,6 +25,8 @@ KERNEL_UNKNOWN = (
     "not list the kernels that can boot. The driver is rolled back, the kernel stays. To roll the kernel back too, "
     "find the cause (driver_audit on the node, /lib/modules and /boot) and plan again before the rollout starts"
 )
+# A note on nodes that have the driver and are left as they are.
+KERNEL_STAYS = "kernel %s is not booted on %s, where the driver is already: the kernel that runs there stays"
 
 
 def identify_machine(probe: Probe) -> t.Dict[str, str]:
@@ -148,21 +150,25 @@ def set_kernels(
     """
     gone: t.Dict[str, t.List[str]] = {}
     unknown: t.Dict[str, t.List[str]] = {}
+    stays: t.Dict[str, t.List[str]] = {}
     for probe in probes:
         kernel, entry = wanted.get(probe.name), nodes[probe.name]
-        if (
-            not kernel
-            or not (entry["state"] == "pending" or entry.get("orphaned"))
-            or probe.kernel == probe.next_kernel == kernel
-        ):
+        if not kernel or probe.kernel == probe.next_kernel == kernel:
             continue
-        if kernel in (probe.kernels or ()):
+        if not (entry["state"] == "pending" or entry.get("orphaned")):
+            if (
+                entry["state"] in ("done", "skipped")
+                and probe.kernel not in (None, "", kernel)
+                and not entry.get("order")
+            ):
+                stays.setdefault(kernel, []).append(probe.name)
+        elif kernel in (probe.kernels or ()):
             entry["to_kernel"] = kernel
         else:
             (unknown if probe.kernels is None else gone).setdefault(kernel, []).append(probe.name)
     return [
         words % (kernel, limits.list_names(sorted(names, key=natural_key)))
-        for words, found in ((KERNEL_GONE, gone), (KERNEL_UNKNOWN, unknown))
+        for words, found in ((KERNEL_GONE, gone), (KERNEL_UNKNOWN, unknown), (KERNEL_STAYS, stays))
         for kernel, names in sorted(found.items())
     ]
 

@@ -163,7 +163,8 @@ def test_kernel_of_a_rollout_boots_with_its_driver():
     ]
     made = plan.build_plan("2.0", found, POLICY, kernel="k2")
     assert {name: node.get("to_kernel") for name, node in made.nodes.items()} == {"a": "k2", **dict.fromkeys("bcd")}
-    assert made.notes == [] and made.sha256 != plan.build_plan("2.0", found, POLICY).sha256
+    assert made.notes == [entries.KERNEL_STAYS % ("k2", "b")]
+    assert made.sha256 != plan.build_plan("2.0", found, POLICY).sha256
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,14 @@ def test_a_ledger_in_a_file_is_for_one_controller(tmp_path, key, url):
     assert list(tmp_path.rglob("*.sqlite")) == []
 
 
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
+def test_controller_with_another_version_of_the_collection_does_not_join(ledger, planner, monkeypatch, check):
+    done(planner.plan(hand_over=True))
+    monkeypatch.setattr(rollout_plan._collection, "version", lambda: "77.0.0")
+    refused(Job(ledger, "one", ["a1"]).join(check=check), "77.0.0", "r1")
+    assert ledger.controllers()[2] == []
+
+
 def test_a_plan_for_one_controller_is_not_joined(ledger, planner):
     done(planner.plan())
     refused(Job(ledger, "one", ["a1"]).join(), "made for one controller")

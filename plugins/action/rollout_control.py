@@ -36,7 +36,9 @@ class ActionModule(RolloutAction):
                 raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.store.shown))
             now = transaction.clock()
             running = members.is_running(transaction, now)
-            events, lines = control.decide_events(transaction.view, dict(request, now=now, running=running))
+            beside = set() if arguments["rollout_id"] else transaction.others.find_running(now)
+            request.update(now=now, running=running, beside=beside)
+            events, lines = control.decide_events(transaction.view, request)
             if self.check:
                 return lines
             for fields in events:

@@ -106,14 +106,17 @@ class ActionModule(PlanningAction):
                 self.require_forks(made.policy, len(probed), task_vars)
             return made
 
-        run, made, now = None, None, ledger.store.clock()
+        run, made, now, run_before = None, None, ledger.store.clock(), ledger.look(lambda view: view.run)
         ledger.look(lambda view: joining.require_compatible(view, _collection.version(), given["hand_over"]))
         inventory = (task_vars.get("groups") or {}).get("all")
         ledger.look(lambda view: joining.refuse_other_inventory(view, inventory))
         if self.check or not ledger.look(lambda view: plan.find_unfinished(view, probed)):
             made = ledger.look(lambda view: make(view, now))
         if self.check:
-            refused = self.find_refusal(ledger, made) or self.foresee_stop(ledger, made)
+            event = dict(plan.make_event(made, ledger.rollout_id), event="plan", run="check", time="")
+            refused = self.find_refusal(ledger, made) or self.foresee_stop(
+                events.apply_event(ledger.view(), event), made
+            )
         else:
             # The plan is valid, or nodes in flight are to be finished, so that it can be recorded from here on.
             run = uuid.uuid4().hex
@@ -121,7 +124,8 @@ class ActionModule(PlanningAction):
             refused = made.refused
             self.tell(ledger, given, now=True)
         lines = self.describe_plan(ledger, made, refused)
-        return self.make_result(ledger, made, run, peers, lines, "" if made.refused else refused)
+        result = self.make_result(ledger, made, run, peers, lines, "" if made.refused else refused)
+        return dict(result, run_before=run_before)
 
     def find_wanted(self, is_known: bool) -> t.Tuple[t.Dict[str, str], t.Dict[str, str], t.Dict[str, dict]]:
         """Return versions, kernels and MIG layouts by node.
@@ -246,6 +250,7 @@ class ActionModule(PlanningAction):
         if self.check:
             try:
                 made, total = ledger.rehearse(work)
+                why = self.foresee_stop(view, made)
             except owner.OwnerError as exc:
                 made, why = foreseen, str(exc)
         else:
@@ -258,7 +263,8 @@ class ActionModule(PlanningAction):
             lines.append("  refused: %s" % why)
         elif refused:
             lines.append("  only these nodes, which were in flight, are finished; refused: %s" % refused)
-        return self.make_result(ledger, made, None if self.check else view.run, planned["peers"], lines, why)
+        result = self.make_result(ledger, made, None if self.check else view.run, planned["peers"], lines, why)
+        return dict(result, run_before=None)
 
     def find_misfit(self, made: plan.Plan, task_vars: dict) -> str:
         """Return why this run cannot carry out its part of a plan; empty if it can."""
@@ -291,14 +297,13 @@ class ActionModule(PlanningAction):
             return str(exc)
         return ""
 
-    def foresee_stop(self, ledger: Ledger, made: plan.Plan) -> str:
+    def foresee_stop(self, view: state.Rollout, made: plan.Plan) -> str:
         """Return why no node, or one of them, would start in a real run; empty if each of them may."""
-        event = dict(plan.make_event(made, ledger.rollout_id), event="plan", run="check", time="")
-        view = events.apply_event(ledger.view(), event)
         default_s = _variable_names.read_defaults()["gpu_scheduler_drain_timeout"][2]
         drained = [name for name in made.order if self.given["schedulers"].get(name)]
         given = {name: str(self.given["drains"].get(name, "")).strip() for name in drained}
-        why = gate.foresee_stop(view, {name: int(one) if one.isdigit() else default_s for name, one in given.items()})
+        drains = {name: int(one) if one.isdigit() else default_s for name, one in given.items()}
+        why = gate.foresee_stop(view, made.order, drains)
         return "No node would start, or not all: %s. Nothing was changed." % why if why else ""
 
     def note_orphans(self, transaction: t.Any, made: plan.Plan) -> None:

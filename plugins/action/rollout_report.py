@@ -55,6 +55,7 @@ class ActionModule(RolloutAction):
             "files": sorted(publish.NAMES.values()),
             "several": several,
             "plan": ledger.look(lambda view: view.sha256) or "",
+            "run": ledger.look(lambda view: view.run),
         }
         if arguments["end"]:
             hosts = task_vars.get("ansible_play_hosts") or []

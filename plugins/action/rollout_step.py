@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import time
 from collections.abc import Iterator
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
@@ -156,7 +157,7 @@ class ActionModule(RolloutAction):
             view = requests.open_view(transaction, ledger.rollout_id, controller)
             found = state.require_in_flight(view, node)
             told_failure = found.reason if found.failure else ""
-            self.require(view, found, arguments, transaction.clock())
+            self.require(view, found, arguments, transaction.clock(), time.monotonic())
             if arguments["previous"]:
                 proof.require_way_back(found, arguments["previous"], transaction.load(node, "baseline"))
             told_of = arguments["state"] and arguments["claim_dir"]
@@ -198,13 +199,13 @@ class ActionModule(RolloutAction):
         return ledger.transact(write)
 
     @staticmethod
-    def require(view, node, arguments, now) -> None:
+    def require(view, node, arguments, now, uptime_s) -> None:
         """Refuse another change than the plan's, a final state without its proof, and a step without a ticket."""
         proof.require_as_planned(node, view.policy, arguments)
         if arguments["state"]:
             proof.require_end(node, arguments["state"], arguments["documents"])
         if arguments["name"]:
-            state.require_ticket(view, node, arguments["name"], format_time(now))
+            state.require_ticket(view, node, arguments["name"], format_time(now), uptime_s)
 
     @staticmethod
     def events(arguments, node) -> Iterator:

@@ -168,6 +168,9 @@ health:
     boot_id:
       description: The boot the reading belongs to.
       type: str
+    kernel:
+      description: The kernel that ran then; null if it is not known.
+      type: str
     time:
       description: When it was judged, in UTC.
       type: str

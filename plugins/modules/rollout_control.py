@@ -31,7 +31,8 @@ author:
 options:
   rollout_id:
     description:
-      - The name of the rollout; the one that was planned last when empty.
+      - The name of the rollout; the one that was planned last when empty. Required for every verb but V(status) while
+        another rollout of the ledger runs.
     type: str
     default: ''
   verb:

@@ -154,6 +154,10 @@ run:
   description: The id of this run of the rollout; null in check mode.
   returned: success
   type: str
+run_before:
+  description: The id of the last run that the rollout had before this plan; null if it had none, or this run joins one.
+  returned: success
+  type: str
 target:
   description: The target version, or the list of them when nodes have different ones.
   returned: success

@@ -109,6 +109,7 @@ plan:
   description: The digest of the plan that was carried out.
   returned: when a report was made
   type: str
+run: {description: The id of its run., returned: when a report was made, type: str}
 table:
   description: The summary as it was printed.
   returned: without O(end=true)

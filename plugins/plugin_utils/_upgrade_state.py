@@ -48,6 +48,7 @@ class Facts(TypedDict, total=False):
     """The facts about the node: variables of the role, and the registered results of its tasks."""
 
     version: str  # the driver version that the rollout wants
+    to_kernel: str  # the kernel that it wants to run; empty for any
     layout: Answer  # the MIG layout that it wants; empty where it wants none
     services: Sequence[str]  # units that hold the GPUs, in the order in which they are stopped
     backends: Sequence[str]  # its schedulers
@@ -302,13 +303,15 @@ def _before(facts: Facts) -> Answer:
 
 
 def _progress(facts: Facts) -> tuple[bool, bool]:
-    """Tell if an earlier controller had begun, and if it had upgraded the node to a healthy state.
+    """Tell if an earlier controller had begun, and if the node is upgraded, healthy, and on the planned kernel.
 
     A node that is to have another MIG layout goes through all of its steps again: its baseline has the previous layout,
     and does not show if the new one was made.
     """
     recover = bool(_of(facts, "gate").get("resume"))
-    return recover, recover and not facts.get("layout") and _of(_before(facts), "health").get("verdict") == "pass"
+    health, kernel = _of(_before(facts), "health"), facts.get("to_kernel")
+    has_kernel = not kernel or health.get("kernel") == kernel
+    return recover, recover and has_kernel and not facts.get("layout") and health.get("verdict") == "pass"
 
 
 def _has_passed(facts: Facts) -> Answer:

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROLLOUT = tuple(options.PREFIX + key for key in options.SPEC)
 # What a plan hands on to the next jobs of a workflow in AWX beside variables of these. Playbook report reads it.
-HANDED_ON = ("rollout_table", "rollout_nodes_left", "rollout_left_out")
+HANDED_ON = ("rollout_run_before", "rollout_table", "rollout_nodes_left", "rollout_left_out")
 # Variables of the playbooks that are neither a role's nor a rollout's.
 PLAYBOOKS = tuple(
     """

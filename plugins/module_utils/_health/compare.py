@@ -224,12 +224,12 @@ def is_same_load(ctx) -> bool | None:
     return boot and drivers[0] == drivers[1]
 
 
-def seconds_between(ctx) -> float | None:
-    """Seconds of uptime between baseline and reading, both of one boot; None if not known."""
-    now = part(ctx.reading, "uptime_s")
+def uptime_between(reading, earlier) -> float | None:
+    """Seconds of uptime between EARLIER, a baseline document, and READING, both of one boot; None if not known."""
+    now = part(reading, "uptime_s")
     if now is None:
-        now = part(ctx.system, "uptime_s")
-    then = part(model.item(ctx.baseline, "system"), "uptime_s")
+        now = part(model.item(reading, "system"), "uptime_s")
+    then = part(model.item(earlier, "system"), "uptime_s")
     return now - then if now is not None and then is not None and now >= then else None
 
 
@@ -254,7 +254,7 @@ def judge_counter(
     if continued and not old.known and old.rc not in model.ABSENT:
         return UNCLEAR, "%s, and the baseline has no number to compare with" % (now,)
     if continued and old.known and old.value <= now:
-        grown, seconds = now - old.value, seconds_between(ctx)
+        grown, seconds = now - old.value, uptime_between(ctx.reading, ctx.baseline)
         if grown == 0:
             return FINE, ""
         if seconds is None:

@@ -7,7 +7,7 @@ instances."""
 
 from __future__ import annotations
 
-from . import model, policy
+from . import compare, model, policy
 from .baseline import check_baseline
 from .model import NOT_APPLICABLE, UNKNOWN
 from .nodefacts import Checks
@@ -29,10 +29,11 @@ VOLATILE_ECC, ALL = "volatile_ecc", "all"
 ACCEPTED = {VOLATILE_ECC: ("ecc_volatile_corrected", "ecc_volatile_uncorrected"), ALL: tuple(HIDES.values())}
 
 
-def check_usable(document, boot_id, node, now, rules) -> dict | None:
-    """Describe DOCUMENT (a baseline document): {"document", "problem", "time"}; None without one.
+def check_usable(document, reading, node, rules) -> dict | None:
+    """Describe DOCUMENT (a baseline document) beside a READING: {"document", "problem", "time"}; None without one.
 
-    Raises BaselineError if it is not a baseline.
+    Both are of one boot, so that its age is by the uptime of the node: two controllers may have read it, each by its
+    own clock. Raises BaselineError if it is not a baseline.
     """
     if document is None:
         return None
@@ -40,16 +41,13 @@ def check_usable(document, boot_id, node, now, rules) -> dict | None:
     taken = document.get("time")
     problem = ""
     limit = rules["limits"]["mig_free_reading_age_max_h"]
-    try:
-        hours = (policy.parse_moment(now, "now") - policy.parse_moment(taken, "time")).total_seconds() / 3600.0
-    except (policy.PolicyError, TypeError):
-        hours = None
+    boot_id, age_s = model.item(reading, "boot_id"), compare.uptime_between(reading, document)
     if not boot_id or document.get("boot_id") != boot_id:
         problem = "it is of boot %s, and this is boot %s" % (document.get("boot_id"), boot_id)
-    elif hours is None:
-        problem = "when it was taken is not known (%r)" % (taken,)
-    elif not 0 <= hours <= limit:
-        problem = "it was taken %.1f hours ago, at most %s are accepted" % (hours, limit)
+    elif age_s is None:
+        problem = "how old it is is not known: the uptime of the node is missing, or less than it was then"
+    elif age_s / 3600.0 > limit:
+        problem = "it was taken %.1f hours ago, at most %s are accepted" % (age_s / 3600.0, limit)
     return {"document": document, "problem": problem, "time": taken}
 
 
@@ -121,7 +119,7 @@ ROWS = (
         IDENT,
         check_mig_free,
         "A reading taken while no MIG instance existed, if one is given, is of this boot and recent",
-        ("expect.mig_free", "reading.boot_id"),
+        ("expect.mig_free", "reading.boot_id", "reading.uptime_s"),
         "nvml.h, nvmlDeviceGetRemappedRows: not supported while MIG instances exist",
     ),
 )

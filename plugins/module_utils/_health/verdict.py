@@ -55,7 +55,7 @@ def evaluate(
         baseline_family.check_baseline(baseline, node)
     rules = policy_rules.complete(policy, registry.IDENTS)
     expect = dict(expect) if isinstance(expect, dict) else {}
-    expect["mig_free"] = mig_free.check_usable(expect.get("mig_free"), model.item(reading, "boot_id"), node, now, rules)
+    expect["mig_free"] = mig_free.check_usable(expect.get("mig_free"), reading, node, rules)
     ctx = context(reading, baseline, rules, tables, expected_driver, phase, expect, smoke)
     rules["waivers"] = rules["waivers"] + relief.list_waivers(reading, ctx.snapshot)
     earlier = None
@@ -82,6 +82,7 @@ def evaluate(
         "schema": SCHEMA,
         "node": node,
         "boot_id": model.item(reading, "boot_id"),
+        "kernel": model.item(ctx.audit, "kernel", "running"),
         "time": now,
         "phase": phase,
         "simulated": bool(model.item(ctx.snapshot, "simulated")),

@@ -172,7 +172,7 @@ def _control_node(view, event, verb, said) -> None:
 
 def _apply_grant(view, node, event) -> None:
     phase = event["phase"]
-    node.ticket = Ticket(event["ticket"], phase, event["time"], event["expires"], view.sha256)
+    node.ticket = Ticket(event["ticket"], phase, event["time"], event["expires"], view.sha256, event.get("until_s"))
     if phase == DRAIN:
         again = node.orphaned and node.went is not None  # a member that died had started it, in this same run
         # An orphaned node that is down stays down.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.nodes import node_of
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import (
     check_node,
@@ -51,6 +51,10 @@ class Others:
             else:
                 found.append((name, record))
         return found
+
+    def find_running(self, now) -> set[str]:
+        """Return the ids of the other rollouts at which a controller may be at work."""
+        return {other_id for other_id, record in self.find_owners(now) if owner.is_running(record, now)}
 
     def find_shared(self, other_id, names) -> list[str]:
         """Return those of NAMES that are in the plan of another rollout too."""

@@ -131,6 +131,7 @@ class Ticket:
     granted: str
     expires: str
     sha256: str = ""
+    until_s: t.Optional[float] = None  # when it expires, by time.monotonic() of the controller that has it
 
 
 @dataclasses.dataclass
@@ -311,8 +312,17 @@ def require_in_flight(view, name) -> Node:
     return node
 
 
-def require_ticket(view, node, step, now) -> None:
-    """Refuse a step without a valid ticket of its phase. NOW is a UTC time in the format of the ledger."""
+def has_expired(ticket, now, uptime_s=None) -> bool:
+    """Return True if a ticket has expired. NOW: the time of the ledger, in its format.
+
+    UPTIME_S: time.monotonic() of the controller that has the ticket, so that no clock that is set takes it away from a
+    node in the middle of a change.
+    """
+    return now >= ticket.expires if None in (ticket.until_s, uptime_s) else uptime_s >= ticket.until_s
+
+
+def require_ticket(view, node, step, now, uptime_s=None) -> None:
+    """Refuse a step without a valid ticket of its phase. NOW, UPTIME_S: see has_expired()."""
     phase = STEPS[step][0]
     ticket = node.ticket
     if ticket.sha256 != view.sha256:
@@ -327,7 +337,7 @@ def require_ticket(view, node, step, now) -> None:
             "%s may not begin step %s: its ticket is for phase %s; expected one for phase %s. Ask rollout_gate with "
             "phase %s first." % (node.name, step, ticket.phase, phase, phase)
         )
-    if now >= ticket.expires:
+    if has_expired(ticket, now, uptime_s):
         raise StateError(
             "%s may not begin step %s: its ticket for phase %s expired at %s. Ask rollout_gate with phase %s again."
             % (node.name, step, phase, ticket.expires, phase)

@@ -103,14 +103,20 @@ def sort_findings(checks: t.Iterable[Finding]) -> list[tuple[Finding, str]]:
 def describe_findings(checks: t.Iterable[Finding], otherwise: str = "") -> str:
     """Return the message of the finding that leads, with its next step, and the checks that it does not explain by id.
 
-    OTHERWISE: what is returned if no finding has a message.
+    Those of GPUs without a name are beside it too if there are more of them than GPUs with the finding that leads: one
+    XID loses one GPU. OTHERWISE: what is returned if no finding has a message.
     """
     found = [(finding, cause) for finding, cause in sort_findings(checks) if finding.get("message")]
     if not found:
         return otherwise
     lead = found[0][0]
-    beside = dict.fromkeys(_name_beside(lead, one) for one, cause in found[1:] if not cause)
-    others = list(beside)
+    alike = {str(one.get("entity")) for one, cause in found if not cause and one.get("id") == lead.get("id")}
+    lost = {}
+    for one, cause in found:
+        if cause == lead.get("id") and str(one.get("entity")).startswith(NAMELESS):
+            lost.setdefault(one["entity"], "%s of %s" % (one.get("id"), one["entity"]))
+    names = [_name_beside(lead, one) for one, cause in found[1:] if not cause]
+    others = list(dict.fromkeys([*names, *(lost.values() if len(lost) > len(alike) else ())]))
     more = " and %d more" % (len(others) - LISTED) if len(others) > LISTED else ""
     return lead["message"] + (" Beside it: %s%s." % (", ".join(others[:LISTED]), more) if others else "")
 

@@ -43,8 +43,8 @@ class ControlError(Exception):
 def decide_events(view, request) -> tuple[list, list]:
     """Return (fields of the events to record, lines to print) for a request of an operator.
 
-    REQUEST has verb, user, reason, nodes, limits, running, whether a controller works on the rollout, and now, an
-    aware datetime.
+    REQUEST has verb, user, reason, nodes, limits, running, whether a controller works on the rollout, now, an aware
+    datetime, and beside, the rollouts that run beside one that was not named.
     """
     verb = request["verb"]
     if verb == "status":
@@ -62,6 +62,12 @@ def decide_events(view, request) -> tuple[list, list]:
         raise ControlError(
             "Rollout %s ended at %s, and its next run would not follow %s. Name the rollout that is running "
             "(rollout_id). Nothing was changed." % (view.rollout_id, view.finished, verb)
+        )
+    if request.get("beside"):
+        raise ControlError(
+            "No rollout_id is given: %s would be for %s, which was planned last, and rollout %s runs beside it. Name "
+            "the rollout (rollout_id). Nothing was changed."
+            % (verb, view.rollout_id, limits.list_names(sorted(request["beside"])))
         )
     event = {"verb": verb, "user": request["user"], "reason": request["reason"].strip()}
     if verb in OF_NODES:

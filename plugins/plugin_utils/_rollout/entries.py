@@ -25,6 +25,8 @@ KERNEL_UNKNOWN = (
     "not list the kernels that can boot. The driver is rolled back, the kernel stays. To roll the kernel back too, "
     "find the cause (driver_audit on the node, /lib/modules and /boot) and plan again before the rollout starts"
 )
+# A note on nodes that have the driver and are left as they are.
+KERNEL_STAYS = "kernel %s is not booted on %s, where the driver is already: the kernel that runs there stays"
 
 
 def identify_machine(probe: Probe) -> t.Dict[str, str]:
@@ -148,21 +150,25 @@ def set_kernels(
     """
     gone: t.Dict[str, t.List[str]] = {}
     unknown: t.Dict[str, t.List[str]] = {}
+    stays: t.Dict[str, t.List[str]] = {}
     for probe in probes:
         kernel, entry = wanted.get(probe.name), nodes[probe.name]
-        if (
-            not kernel
-            or not (entry["state"] == "pending" or entry.get("orphaned"))
-            or probe.kernel == probe.next_kernel == kernel
-        ):
+        if not kernel or probe.kernel == probe.next_kernel == kernel:
             continue
-        if kernel in (probe.kernels or ()):
+        if not (entry["state"] == "pending" or entry.get("orphaned")):
+            if (
+                entry["state"] in ("done", "skipped")
+                and probe.kernel not in (None, "", kernel)
+                and not entry.get("order")
+            ):
+                stays.setdefault(kernel, []).append(probe.name)
+        elif kernel in (probe.kernels or ()):
             entry["to_kernel"] = kernel
         else:
             (unknown if probe.kernels is None else gone).setdefault(kernel, []).append(probe.name)
     return [
         words % (kernel, limits.list_names(sorted(names, key=natural_key)))
-        for words, found in ((KERNEL_GONE, gone), (KERNEL_UNKNOWN, unknown))
+        for words, found in ((KERNEL_GONE, gone), (KERNEL_UNKNOWN, unknown), (KERNEL_STAYS, stays))
         for kernel, names in sorted(found.items())
     ]
 
@@ -228,8 +234,22 @@ def _left_rebooting(before) -> bool:
     )
 
 
+def _has_other_board(probe, before) -> bool:
+    """Return True if the machine that was in the middle of a change is another one: its board has another number."""
+    serials = [probe.identity.get("board_serial"), before.machine.get("board_serial")] if before is not None else []
+    is_changing = before is not None and before.state in state.IN_FLIGHT and before.state != "draining"
+    return is_changing and all(serials) and serials[0] != serials[1]
+
+
 def _out_of_reach(probe, before) -> dict[str, str] | None:
-    """Return the plan of a node that does not answer or is in quarantine; None for any other node."""
+    """Return the plan of a node that does not answer, is another machine, or is in quarantine; None for any other."""
+    if _has_other_board(probe, before):
+        return {
+            "state": "lost",
+            "reason": "another machine has its name: board %s, and the one that was %s had board %s. It was not "
+            "touched. Correct the address, or run again to upgrade it from the beginning"
+            % (probe.identity["board_serial"], before.state, before.machine["board_serial"]),
+        }
     if not probe.reachable and not _left_rebooting(before):
         return {"state": "lost", "reason": "did not answer before the rollout: %s" % (probe.error or "unreachable")}
     if probe.quarantined and before is not None and before.state == "quarantined" and before.reason:
@@ -270,6 +290,8 @@ def entry_of(
     is_other = before is not None and before.state not in state.IN_FLIGHT and is_same_machine(before, probe) is False
     entry = _plan_node(probe, to_version, None if is_other else before, going_on, layout, driver)
     entry["machine"] = dict(before.machine if before is not None and not is_other else {}, **identify_machine(probe))
+    if _has_other_board(probe, before):
+        entry["machine"] = dict(before.machine)  # the one that is lost
     if is_other:
         entry["replaced"] = True  # the steps of the machine before are none of this one
     elif entry["state"] in state.FAILED and _was_brought(before, to_version, layout):

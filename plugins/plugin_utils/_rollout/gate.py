@@ -31,12 +31,12 @@ class Decision:
     reason: str
 
 
-def decide(view, phase, name, present=None, now=None, shared=False) -> Decision:
+def decide(view, phase, name, present=None, now=None, shared=False, uptime_s=None) -> Decision:
     """Return the decision for one node.
 
     C(present) are the hosts that are still in the play (None: all), or in that of another member: others keep no place
     in the order. C(now) is an aware datetime, needed for maintenance windows and for the expiry of tickets. C(shared):
-    True if other controllers may still join with hosts that no member has.
+    True if other controllers may still join with hosts that no member has. C(uptime_s): see state.has_expired().
     """
     node = view.nodes.get(name)
     present = None if present is None else frozenset(present)
@@ -49,7 +49,7 @@ def decide(view, phase, name, present=None, now=None, shared=False) -> Decision:
     if node.state not in state.IN_FLIGHT or node.orphaned:
         return Decision("stop", "it is %s and has no grant to drain in this run" % node.state)
     if phase == state.DOWN:
-        return _decide_down(view, node, now)
+        return _decide_down(view, node, now, uptime_s)
     return Decision("go", "attempt %d" % node.attempt)
 
 
@@ -64,13 +64,15 @@ def outlast_ticket(view, drain_s) -> str:
     )
 
 
-def foresee_stop(view, drains) -> str:
-    """Return why nodes of a plan that was just made would not start, whatever becomes of the others; empty if they may.
+def foresee_stop(view, names, drains) -> str:
+    """Return why nodes of a plan would not start, whatever becomes of the others; empty if they may.
 
-    An approval and a window that opens later may come until the run. DRAINS: seconds that the jobs of each node have.
+    An approval and a window that opens later may come until the run. NAMES: the nodes of this run, in order. DRAINS:
+    seconds that the jobs of each have.
     """
     view = dataclasses.replace(view, policy=dict(view.policy, approved=None, windows=[]))
-    starting = [node.name for node in view.nodes.with_state("pending", "draining") if node.position is not None]
+    found = [view.nodes.get(name) for name in names]
+    starting = [node.name for node in found if node is not None and node.state in ("pending", "draining")]
     stop = (_check_closed(view, None, None) or _held_for_good(view)) if starting else None
     if stop and stop.answer == "stop":
         return stop.reason
@@ -163,12 +165,12 @@ def _decide_drain(view, node, present, now, shared) -> Decision:
     )
 
 
-def _decide_down(view, node, now) -> Decision:
+def _decide_down(view, node, now, uptime_s) -> Decision:
     if node.state in state.NOT_SERVING:
         return Decision("go", "it is down already")
     if node.order:
         return Decision("stop", node.order)
-    stale = _explain_stale_ticket(view, node.ticket, now)
+    stale = _explain_stale_ticket(view, node.ticket, now, uptime_s)
     if stale:
         return Decision("stop", stale)
     closed = _check_closed(view, node, now)
@@ -190,7 +192,7 @@ def _decide_down(view, node, now) -> Decision:
     )
 
 
-def _explain_stale_ticket(view, ticket, now) -> str:
+def _explain_stale_ticket(view, ticket, now, uptime_s) -> str:
     """Return why the ticket to drain is no longer valid, and with it what was read before the drain; empty if valid."""
     if ticket is None:
         return "it has no ticket to drain: it is resumed, and the next run starts it again"
@@ -199,7 +201,7 @@ def _explain_stale_ticket(view, ticket, now) -> str:
             "it drained by plan %s, and the rollout follows plan %s now: it is resumed, and the next run starts it "
             "again" % (ticket.sha256[:12], view.sha256[:12])
         )
-    if now is not None and format_time(now) >= ticket.expires:
+    if now is not None and state.has_expired(ticket, format_time(now), uptime_s):
         return (
             "its ticket to drain was granted at %s and expired at %s, so its state may have changed since: it is "
             "resumed, and the next run starts it again. rollout_ticket_s is the lifetime of a ticket"

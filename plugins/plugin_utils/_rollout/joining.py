@@ -20,7 +20,7 @@ import re
 import socket
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, limits, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import list_names
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import (
@@ -330,7 +330,7 @@ def find_orphans(transaction, names, abandoned=()) -> list[tuple]:
     if not found:
         return []
     now = transaction.clock()
-    running = {other_id for other_id, record in transaction.others.find_owners(now) if owner.is_running(record, now)}
+    running = transaction.others.find_running(now)
     return [(other_id, node) for other_id, node in found if other_id not in running]
 
 

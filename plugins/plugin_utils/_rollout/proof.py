@@ -93,7 +93,8 @@ def require_end(node, ended, documents) -> None:
         )
     if ended not in state.PROVEN:
         return
-    wrong = find_missing_proof(node, documents.get(DOCUMENT), node.to_version if ended == "done" else None)
+    planned = (node.to_version, node.to_kernel) if ended == "done" else (None, "")
+    wrong = find_missing_proof(node, documents.get(DOCUMENT), *planned)
     if wrong:
         raise state.StateError(
             "%s cannot end as %s: %s. Expected the result of gpu_health after its last change, in the document %s, "
@@ -158,10 +159,10 @@ def _no_verdict(node, health) -> str:
     return "" if health.get("node") == node.name else "the verdict is on %s" % (health.get("node") or "an unknown node")
 
 
-def find_missing_proof(node, health, version=None) -> str:
+def find_missing_proof(node, health, version=None, kernel="") -> str:
     """Return why HEALTH, a document of the schema gpufleet.health/1, is no proof of the node; empty if it is one.
 
-    VERSION: the driver or package version that has to run (None: any).
+    VERSION: the driver or package version that has to run (None: any). KERNEL: the kernel (empty: any).
     """
     wrong = _no_verdict(node, health)
     if wrong:
@@ -173,6 +174,8 @@ def find_missing_proof(node, health, version=None) -> str:
     expected = (health.get("driver") or {}).get("expected")
     if not expected or version and expected != upstream(version):
         return "the verdict is on driver %s" % (expected or "unknown")
+    if kernel and health.get("kernel") != kernel:
+        return "kernel %s ran, and %s is planned" % (health.get("kernel") or "unknown", kernel)
     return _too_early(node, health, max(last_change(node), node.granted))
 
 

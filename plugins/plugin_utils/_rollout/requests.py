@@ -135,6 +135,7 @@ def decide_by_rules(transaction: t.Any, request: Request, lock: bool = False) ->
         members.find_present_hosts(transaction, request.controller, request.present),
         transaction.clock(),
         members.is_shared(transaction.owner),
+        time.monotonic(),
     )
     if decision.answer not in ("go", "wait") or not gate.starts_new(view, request.phase, request.node):
         return decision
@@ -181,7 +182,7 @@ def decide_by_proof(transaction: t.Any, request: Request, decision: gate.Decisio
     if request.phase == state.DOWN and planned.state not in state.NOT_SERVING:
         why = proof.unfit_to_go_down(planned, load(proof.BEFORE), load(proof.BASELINE))
     elif request.phase == state.RETURN:
-        why = proof.find_missing_proof(planned, load(proof.DOCUMENT), planned.to_version)
+        why = proof.find_missing_proof(planned, load(proof.DOCUMENT), planned.to_version, planned.to_kernel)
     return gate.Decision("stop", why) if why else decision
 
 
@@ -215,7 +216,8 @@ def record_grant(transaction: t.Any, request: Request) -> t.Dict[str, str]:
     resume = state.find_progress(planned) if is_orphaned else ""
     failure = planned.reason if resume else ""
     expires = transaction.clock() + datetime.timedelta(seconds=view.policy["ticket_s"])
-    ticket = {"ticket": uuid.uuid4().hex, "expires": format_time(expires)}
+    until_s = time.monotonic() + view.policy["ticket_s"]
+    ticket = {"ticket": uuid.uuid4().hex, "expires": format_time(expires), "until_s": until_s}
     transaction.append("grant", run=view.run, node=request.node, phase=request.phase, **ticket)
     for name, document in request.options["documents"].items():
         transaction.save(request.node, name, document)

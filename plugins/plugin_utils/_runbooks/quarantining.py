@@ -278,7 +278,8 @@ def _unfit(facts: Facts) -> str:
             continue
         checks = _of(result, "health").get("checks") or []
         found = leading.describe_findings(checks, _describe_result(result, "no answer"))
-        said.append("%s is %s: %s" % (name, verdict or "unknown", found))
+        ident = next((" (%s)" % one.get("id") for one, cause in leading.sort_findings(checks)), "")
+        said.append("%s is %s%s: %s" % (name, verdict or "unknown", ident, found))
     if not said and smoked and smoke.get("tested") is not True:
         said.append(
             "smoke test is unknown: no GPU of the node was tested (%s). GPUs in MIG mode cannot be: "

@@ -336,6 +336,7 @@ ANSWERED = sorted(
 HANDED_ON = {
     "rollout_id": "upgrade-535.261.03",
     "rollout_approve": "0123456789ab",
+    "rollout_run_before": "",
     "rollout_table": ["a line"],
     "rollout_nodes_left": 1,
     "rollout_left_out": ["gpu-a-2"],

@@ -391,7 +391,8 @@ def test_role_of_the_upgrade_resets_the_results_that_its_decisions_read():
         for task, _limited in limited_tasks(load(path))
         if "register" in task
     }
-    read = (ROLE / "main.yml").read_text("utf-8") + (ROLE.parent / "vars" / "main.yml").read_text("utf-8")
+    lists = [ROLE / name for name in ("main.yml", "upgrade.yml", "change.yml", "put_back.yml", "undo.yml")]
+    read = "".join(path.read_text("utf-8") for path in [*lists, ROLE.parent / "vars" / "main.yml"])
     used = {name for name in registered if name.startswith("__") and re.search(r"\b%s\b" % name, read)}
     assert used - set(reset["ansible.builtin.set_fact"]) == set()
 

@@ -13,9 +13,7 @@ import signal
 import time
 
 import pytest
-import yaml
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, wait_for
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.members import ROLLOUT, Several
 
@@ -112,49 +110,6 @@ def test_a_failure_in_one_job_stops_all_of_them_and_each_speaks_of_its_own_nodes
     assert running.rc == 0 and several.ledger().view().finished
     ended = several.joined("three", SLICES[1])
     assert ended[0] == 2 and "cannot be joined any more" in ended[1]
-
-
-def test_what_cannot_be_joined_is_refused_with_nothing_touched(several):
-    fleet = several.fleet
-
-    def refused(words, only=SLICES[0], *arguments, **extra):
-        rc, output = several.joined("one", only, *arguments, **extra)
-        assert rc == 2 and words in output, output
-        assert fleet.touched() == []
-
-    for ledger_url in ("", "sqlite:///%s" % (fleet.directory / "ledger.sqlite")):
-        file = fleet.run("plan", rollout_ledger=ledger_url)
-        assert file.rc == 2 and "expected a database in PostgreSQL" in file.output
-    refused("There is no plan of rollout upgrade-2.0.1 to join")
-    refused("rollout_join needs rollout_id", rollout_id="")
-    assert several.plan(rollout_mode="waves").rc == 2
-    assert several.plan("--check").rc == 0 and several.ledger().view().run is None
-    assert several.plan("--limit", "a1,a2,a3,a4", rollout_max_down="50%").rc == 0
-    refused("expected ", rollout_approve="0123456789ab")
-    refused("rollout_max_down is 1, and the plan of rollout upgrade-2.0.1 has 2", rollout_max_down=1)
-    refused("rollout_failure_budget is 3", rollout_failure_budget=3)
-    refused("nvidia_driver_version is set on the command line (-e)", nvidia_driver_version="3.0.1")
-    refused("rollout_max_down is 2, and this run has 1 forks", SLICES[0], "--forks", "1")
-    for arguments in ((), ("--check",)):
-        alone = fleet.run("upgrade", *arguments, **several.arguments("alone"))
-        assert alone.rc == 2 and "was planned for several controllers" in alone.output
-    assert several.ledger().controllers()[2] == [], "none has joined it"
-    assert several.plan("--limit", "a1,a2", rollout_on_failure="quarantine").rc == 0
-    refused("rollout_on_failure is rollback, and the plan of rollout upgrade-2.0.1 has quarantine")
-
-
-def test_a_controller_with_another_version_of_the_collection_does_not_join(several):
-    fleet = several.fleet
-    fleet.own_collection()
-    galaxy = fleet.collection / "galaxy.yml"
-    version = yaml.safe_load(galaxy.read_text())["version"]
-    assert several.plan("--limit", "a1,a2").rc == 0 and several.ledger().view().collection == version
-    collection.put(galaxy, "version: 77.0.0-rc1\n")
-    for arguments in ((), ("--check",)):
-        rc, output = several.joined("one", ["a2"], *arguments)
-        output = " ".join(output.split())
-        assert rc == 2 and "version 77.0.0-rc1" in output and "version %s " % version in output and ROLLOUT in output
-    assert several.ledger().controllers()[2] == [] and fleet.touched() == []
 
 
 def test_a_slice_without_nodes_of_the_plan_ends_well_and_check_mode_joins_nothing(several):

@@ -292,12 +292,3 @@ def test_a_play_of_ones_own_that_gives_the_role_no_layout_gets_no_ticket(fleet):
     result = fleet.run("own", **WANTED)
     assert result.rc == 2 and "gpu_node_upgrade_layout of a1 is empty; expected halves" in result.output, result.output
     assert fleet.touched() == [] and recorded(fleet)["a1"] not in ("done", "skipped")
-
-
-def test_a_layout_that_slurm_cannot_be_given_is_refused_before_anything_is_drained(fleet):
-    fleet.add("a1", slurm={"gres": WHOLE})
-    arguments, slurm = with_slurm(fleet, "a1")
-    result = fleet.run("mig", *arguments, **WANTED, **slurm)
-    assert result.rc == 2 and "a1 cannot have" in result.output, result.output
-    assert "gpu_scheduler_slurm_gres_dir" in result.output and "Gres=gpu:stub_gpu_1g.10gb:4" in result.output
-    assert fleet.touched() == [] and fleet.slurm("a1") == ("IDLE", "", []) and recorded(fleet).get("a1") is None

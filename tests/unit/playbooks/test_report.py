@@ -80,6 +80,10 @@ def test_report_fails_in_a_workflow_unless_the_approved_plan_is_complete(fleet):
     assert fleet.run("report", awx_workflow_job_id=7, rollout_approve=digest, **rollout).rc == 0
     other = fleet.run("report", awx_workflow_job_id=7, rollout_approve="0123456789ab", **rollout)
     assert other.rc == 2 and "0123456789ab was approved" in other.text
+    run = fleet.view().run
+    for before, rc in (("another", 0), ("", 0), (run, 2)):  # the upgrade that was approved never started
+        given = dict(rollout, rollout_approve=digest, rollout_run_before=before)
+        assert fleet.run("report", awx_workflow_job_id=7, **given).rc == rc
 
 
 def test_report_of_a_workflow_whose_plan_left_no_node_is_that_plan(fleet):

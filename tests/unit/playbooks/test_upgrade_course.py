@@ -575,42 +575,6 @@ def test_lost_nodes_count_as_failed_and_as_down_and_who_waits_learns_of_them(fle
     assert "a3: stop (every down slot (2) is held by a node that is out of service: a1, a2)" in result.output
 
 
-def test_when_every_node_is_unreachable_in_the_middle_the_report_is_written(fleet):
-    fleet.add("a1", unreachable_with=[NEW])
-    result = fleet.run("upgrade")
-    assert result.rc in (2, 4)
-    assert result.states == {"a1": "lost"}
-    assert result.report["verdict"] == "failed"
-
-
-def test_what_no_rollout_can_be_made_of_is_refused(fleet):
-    for name in ("a1", "a2"):
-        fleet.add(name)
-    refused = fleet.run("upgrade", rollout_version="newest")
-    assert refused.rc == 2 and "'newest'; expected digits and dots" in refused.output
-    unset = fleet.run("upgrade", rollout_version="")
-    assert unset.rc == 2 and "No driver version is given for a1" in unset.output
-    nobody = fleet.run("upgrade", upgrade_hosts="nobody")
-    assert nobody.rc != 0 and "names nobody, which" in nobody.output
-    none = fleet.run("upgrade", rollout_max_down=0)
-    assert none.rc == 2 and "rollout_max_down is 0" in none.output
-    forks = fleet.run("upgrade", "--forks=1", rollout_max_down=3)
-    assert forks.rc == 2 and "Run it with --forks 2 or more" in forks.output
-    others = fleet.directory / "others.json"
-    others.write_text(json.dumps({"all": {"hosts": {"web1": {"ansible_connection": "local"}}}}))
-    outside = fleet.run("upgrade", "-i", str(others), "--limit", "web1")
-    assert outside.rc == 2 and "No host of gpu_nodes is within the limit web1" in outside.output
-    # The role would install that one, and not the plan's: nothing goes before a variable of the command line.
-    other = fleet.run("upgrade", nvidia_driver_version=OLD)
-    assert other.rc == 2 and "nvidia_driver_version is set on the command line (-e)" in other.output
-    misspelt = fleet.run("upgrade", rollout_domain_cap={"rack": 1})
-    assert misspelt.rc == 2
-    assert "rollout_domain_cap is no variable of a rollout: did you mean rollout_domain_caps?" in misspelt.output
-    ungated = fleet.run("upgrade", gpu_node_upgrade_rollout_mode="none")
-    assert ungated.rc == 2 and "expected ledger in a rollout" in ungated.output
-    assert fleet.touched() == [] and not fleet.artifacts.exists()
-
-
 def test_a_killed_controller_is_followed_and_its_node_is_asked_first(fleet):
     fleet.add("a1")
     fleet.add("a2", hangs_in_install=True)
@@ -870,28 +834,6 @@ def test_a_node_that_waited_for_its_slot_is_looked_at_again(fleet, patience, tur
     assert "processes compute on its GPUs, and no job is stopped: pid 4711" in fleet.view().nodes.get(other).reason
 
 
-def test_nothing_starts_without_approval_of_exactly_this_plan(fleet):
-    fleet.add("a1")
-    first = fleet.run("upgrade", rollout_require_approval=True)
-    assert first.rc == 2 and fleet.touched() == []
-    approve = first.output.split("rollout_approve=")[1].split()[0]
-    other = fleet.run("upgrade", rollout_require_approval=True, rollout_approve=approve, rollout_failure_budget=2)
-    assert other.rc == 2 and fleet.touched() == [], "another budget is another plan"
-    assert fleet.run("upgrade", rollout_require_approval=True, rollout_approve=approve).rc == 0
-    assert fleet.touched() == ["a1"]
-
-
-def test_one_node_of_a_rack_at_a_time_and_the_same_failure_twice_is_the_changes_fault(fleet):
-    for name, rack in (("a1", "r1"), ("a2", "r1"), ("b1", "r2"), ("b2", "r2"), ("c1", "r3")):
-        fleet.add(name, sick_with=[NEW])
-        fleet.variables[name] = {"gpufleet_domains": {"rack": rack}}
-    result = fleet.run("upgrade", rollout_max_down=2, rollout_failure_budget=9, rollout_domain_caps={"rack": 1})
-    assert result.rc == 2
-    assert result.states == dict(dict.fromkeys(("a1", "b1"), "rolled_back"), a2="pending", b2="pending", c1="pending")
-    assert "a1, b1 failed in the same way (validate: " in result.output
-    assert "so the cause is likely the change and not the nodes" in result.output
-
-
 @pytest.mark.parametrize(
     "declined, state",
     [("Upgrade the node", "pending"), ("Request a drain slot", "pending"), ("Request a down slot", "draining")],
@@ -903,12 +845,3 @@ def test_going_task_by_task_slips_past_nothing(fleet, declined, state):
     assert [answer for task, answer in asked].count("n") == 1
     assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD
     assert fleet.recorded() == {"a1": state}
-
-
-def test_a_node_without_a_loaded_driver_has_nothing_to_go_back_to_and_is_not_touched(fleet):
-    fleet.add("a1", loaded=None)
-    fleet.add("a2")
-    result = fleet.run("upgrade")
-    assert result.rc == 2 and result.states == {"a1": "failed", "a2": "done"}
-    assert fleet.touched() == ["a2"]
-    assert result.report["nodes"]["a1"]["failure"] == "sick"

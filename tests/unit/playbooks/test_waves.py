@@ -68,12 +68,3 @@ def test_the_next_wave_goes_on_within_the_budget(fleet):
     assert result.rc in (2, 4)
     assert result.states == {"a1": "lost", "a3": "done"}
     assert fleet.touched() == ["a1", "a3"]
-
-
-def test_waves_that_nobody_can_follow_are_refused(fleet):
-    fleet.add("a1")
-    nothing = fleet.run("upgrade", rollout_waves=[1, "0%"], **WAVES)
-    assert nothing.rc == 2 and "rollout_waves[1] is 0%; expected 1 or more" in nothing.output
-    unknown = fleet.run("upgrade", rollout_mode="flood")
-    assert unknown.rc == 2 and "rollout_mode is 'flood'; expected one of window, waves" in unknown.output
-    assert fleet.touched() == [] and not fleet.artifacts.exists()

@@ -98,6 +98,13 @@ def test_what_an_earlier_controller_did(resume, verdict, install, recover, curre
     )
 
 
+@pytest.mark.parametrize("runs, wanted, current", [("k2", "k2", True), ("k1", "k2", False), (None, "k2", False)])
+def test_a_node_on_another_kernel_than_the_planned_one_is_not_upgraded(runs, wanted, current):
+    before = {"health": dict(health("pass"), kernel=runs)}
+    given = {"gate": {"resume": "install"}, "before": before}
+    assert decide(to_kernel=wanted, **given)["current"] is current and decide(**given)["current"]
+
+
 def test_the_baseline_after_the_drain_takes_the_place_of_the_first():
     first, then = {"baseline": baseline(loaded="1"), "health": PASS}, {"baseline": baseline(loaded="1"), "health": FAIL}
     state = decide(before=first, drained=then)

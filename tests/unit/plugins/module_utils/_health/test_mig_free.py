@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import failed, value
 
 LIMIT = {"mig_free_reading_age_max_h": 4}
+UPTIME_S = 5 * 3600.0  # of the node when it is judged
 HIDDEN = ("gpu.remap_failure", "gpu.remap_pending")
 
 
@@ -25,8 +26,9 @@ def with_mig(document):
     return document
 
 
-def torn_down(time="2026-03-01T11:00:00Z", boot_id="x", **change):
-    document = readings.baseline(time=time, boot_id=boot_id, **change)
+def torn_down(uptime_s=UPTIME_S - 3600, boot_id="x", **change):
+    system = dict(readings.system(), uptime_s=uptime_s)
+    document = readings.baseline(boot_id=boot_id, **dict({"system": system}, **change))
     for gpu in document["snapshot"]["gpus"]:
         gpu.update(mig_mode_current=value(1), mig_mode_pending=value(1))
     return document
@@ -34,7 +36,7 @@ def torn_down(time="2026-03-01T11:00:00Z", boot_id="x", **change):
 
 def judge(found, policy=None, baseline=None, **options):
     return _health.evaluate(
-        with_mig(readings.reading()),
+        with_mig(readings.reading(uptime_s=UPTIME_S)),
         baseline or with_mig(readings.baseline()),
         dict(LIMIT, **(policy or {})),
         phase="post",
@@ -53,8 +55,9 @@ def test_without_such_a_reading_they_are_unknown():
     assert statuses(judge(None)) == {"unknown"}
 
 
-def test_a_reading_of_this_boot_without_instances_counts():
-    health = judge(torn_down())
+@pytest.mark.parametrize("time", [readings.NOW, "2026-03-01T13:00:00Z", "2026-02-28T12:00:00Z", None])
+def test_a_reading_of_this_boot_without_instances_counts_whatever_the_clock_of_its_controller(time):
+    health = judge(torn_down(time=time))
     assert statuses(health) == {"pass"} and statuses(health, ["baseline.mig_free"]) == {"pass"}
 
 
@@ -76,10 +79,10 @@ def test_what_it_says_counts_too():
     [
         (torn_down(boot_id="y"), "it is of boot y, and this is boot x"),
         (torn_down(boot_id=None), "it is of boot None"),
-        (torn_down(time="2026-03-01T07:59:00Z"), "it was taken 4.0 hours ago, at most 4 are accepted"),
-        (torn_down(time="2026-03-01T12:30:00Z"), "hours ago"),
-        (torn_down(time="yesterday"), "when it was taken is not known"),
-        (torn_down(time=None), "when it was taken is not known"),
+        (torn_down(uptime_s=UPTIME_S - 4 * 3600 - 60), "it was taken 4.0 hours ago, at most 4 are accepted"),
+        (torn_down(uptime_s=UPTIME_S + 60), "how old it is is not known"),
+        (torn_down(uptime_s=None), "how old it is is not known"),
+        (torn_down(system=None), "how old it is is not known"),
     ],
 )
 def test_one_that_cannot_be_used_is_told_and_changes_nothing(found, said):

@@ -58,6 +58,7 @@ def test_a_healthy_node_passes_and_the_document_is_whole():
         readings.NOW,
         "post",
     )
+    assert health["kernel"] == readings.audit()["kernel"]["running"]
     assert health["driver"] == dict.fromkeys(
         ("nvml", "loaded", "library", "on_disk", "next_boot", "expected"), readings.DRIVER
     )

@@ -51,10 +51,11 @@ def test_a_ticket_is_for_one_plan():
 
 
 @pytest.mark.parametrize(
-    "step",
-    ["rollback_install", "rollback_prove", "rollback_reboot", "rollback_validate", "rollback_start", "quarantine"],
+    "until_s, uptime_s, late, expired",
+    [(None, None, False, False), (None, None, True, True), (5.0, None, True, True), (None, 9.0, False, False)]
+    # Where the uptime of the controller is known, no clock that was set decides.
+    + [(5.0, 4.9, True, False), (5.0, 5.0, False, True)],
 )
-def test_no_ticket_that_ran_out_keeps_a_node_from_being_put_back_or_marked(step):
-    view = state.Rollout(sha256="s")
-    node = state.Node(name="a", ticket=state.Ticket("t", DRAIN, TIME % 0, TIME % 1, sha256="s"))
-    state.require_ticket(view, node, step, LATER)
+def test_a_ticket_expires_by_the_uptime_of_its_controller(until_s, uptime_s, late, expired):
+    ticket = state.Ticket("t", DRAIN, TIME % 0, TIME % 5, until_s=until_s)
+    assert state.has_expired(ticket, TIME % (6 if late else 4), uptime_s) is expired

@@ -19,6 +19,7 @@ def finding(ident, entity=model.NODE, action="hold", status="fail"):
 
 
 HANDLE = finding("gpu.handle", LOST, "reboot")
+SECOND = dict(HANDLE, entity="gpu index 5")
 XID = finding("gpu.xid", GPU, "reboot")
 ON_BUS, PRESENT, COUNT = finding("gpu.on_bus"), finding("gpu.present", GPU), finding("gpu.count")
 HARDWARE, INIT = finding("node.hardware", action="field_diag"), finding("gpu.init_failed", action="field_diag")
@@ -80,9 +81,21 @@ def test_reason_is_the_message_of_the_finding_that_leads_and_names_faults_of_the
 
 
 def test_reason_names_the_same_fault_of_another_gpu():
-    two = [HANDLE, dict(HANDLE, entity="gpu index 5")]
-    assert leading.describe_findings(two) == "gpu.handle is bad. Beside it: gpu.handle of gpu index 5."
+    assert leading.describe_findings([HANDLE, SECOND]) == "gpu.handle is bad. Beside it: gpu.handle of gpu index 5."
     assert leading.describe_findings([HANDLE, ON_BUS]) == "gpu.handle is bad."
+
+
+@pytest.mark.parametrize(
+    "causes, handles, beside",
+    [
+        ([XID], [HANDLE], ""),
+        ([XID], [HANDLE, SECOND], " Beside it: gpu.handle of gpu index 3, gpu.handle of gpu index 5."),
+        ([XID, dict(XID, entity=OTHER)], [HANDLE, SECOND], " Beside it: gpu.xid of GPU-4."),
+    ],
+)
+def test_reason_names_every_lost_gpu_where_fewer_of_them_have_a_cause(causes, handles, beside):
+    checks = [*causes, *handles, finding("gpu.init_failed", LOST), ON_BUS]
+    assert leading.describe_findings(checks) == "gpu.xid is bad." + beside
 
 
 def test_a_cause_is_a_check_and_explains_none_that_stands_above_it():

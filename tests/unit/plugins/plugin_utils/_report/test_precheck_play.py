@@ -295,25 +295,6 @@ def test_the_report_is_there_when_no_node_passes(precheck, answer, verdict):
     assert {suite.get("failures" if verdict == "fail" else "errors") for suite in suites} == {"1"}
 
 
-def test_unknown_is_accepted_only_when_asked_and_only_where_there_is_a_verdict(precheck):
-    results = {
-        "gpu-a-1": samples.healthy("gpu-a-1"),
-        "gpu-a-3": samples.broken(samples.healthy("gpu-a-3"), "gpu.row_remap", "unknown"),
-    }
-    assert precheck(results).rc == 2
-    accepted = precheck(results, gpu_health_fail_on=["fail"])
-    assert (accepted.rc, accepted.report["verdict"], accepted.report["failed_nodes"]) == (0, "unknown", [])
-    nothing = precheck(
-        {**results, "gpu-a-4": samples.unreachable(), "gpu-a-5": samples.failed()}, gpu_health_fail_on=["fail"]
-    )
-    assert (nothing.rc, nothing.report["failed_nodes"]) == (2, ["gpu-a-4", "gpu-a-5"])
-
-
-def test_a_misspelt_verdict_to_fail_on_fails_everything(precheck):
-    run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, gpu_health_fail_on=["fail", "unkown"])
-    assert run.rc == 2 and "fail_on" in run.output
-
-
 @pytest.mark.slow
 def test_limit_looks_at_those_nodes_alone(precheck):
     run = precheck(fleet(), "--limit", "gpu-a-1")
@@ -334,18 +315,6 @@ def test_a_limited_run_leaves_what_is_known_of_other_nodes_alone(precheck, whole
     )
     assert "knows %d other nodes of the inventory" % (len(fleet()) - 1) in run.output
     assert set(precheck(fleet()).verdicts) == set(fleet()), "and the next whole run replaces it"
-
-
-def test_a_limit_that_leaves_no_node_fails(precheck):
-    run = precheck(fleet(), "--limit", "cpu-1", others=["cpu-1"])
-    assert run.rc == 2
-    assert "No host of gpu_nodes is within the limit cpu-1" in run.output
-
-
-@pytest.mark.slow
-def test_an_empty_list_of_nodes_fails(precheck):
-    run = precheck(fleet(), precheck_hosts="gpu_nodes:!gpu_nodes")
-    assert run.rc == 2 and "No host of the inventory matches gpu_nodes:!gpu_nodes" in run.output
 
 
 @pytest.mark.slow

@@ -21,13 +21,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import (
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, Transaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.schema import format_time
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, webhook
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit, passed
 
 pytestmark = pytest.mark.cores
 
@@ -175,6 +175,21 @@ def test_a_ticket_has_expired_for_all_at_the_same_time(ledger, set_clock, minute
     begun = act(rollout_step, ledger, name="drain")
     assert bool(begun.get("failed")) != lives, begun.get("msg")
     assert (ask(ledger, state.DOWN, documents=fit("a")) == "go") == lives
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+@pytest.mark.parametrize("phase, step", [(state.DRAIN, "drain"), (state.DOWN, "install"), (state.RETURN, "soak")])
+def test_no_clock_that_is_set_takes_a_ticket_away(ledger, monkeypatch, phase, step, hours):
+    plan(ledger)
+    for asked in state.PHASES[: state.PHASES.index(phase) + 1]:
+        proof = {state.DOWN: fit("a"), state.RETURN: passed("a", "2")}.get(asked, {})
+        assert ask(ledger, asked, documents=proof) == "go"
+    clock = Transaction.clock
+    monkeypatch.setattr(Transaction, "clock", lambda transaction: clock(transaction) + hours * 60 * MINUTE)
+    begun = act(rollout_step, ledger, name=step)
+    assert not begun.get("failed"), begun.get("msg")
+    if phase == state.DRAIN:
+        assert ask(ledger, state.DOWN, documents=fit("a")) == "go"
 
 
 def test_events_documents_and_the_report_have_the_times_of_one_clock(ledger, set_clock):

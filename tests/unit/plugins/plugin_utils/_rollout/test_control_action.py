@@ -15,6 +15,7 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import VERBS
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
@@ -32,20 +33,19 @@ def ledger(tmp_path, url):
     return Ledger(str(tmp_path), "r1", url)
 
 
-def planned(ledger, who, ago_s=0, domains=()):
+def planned(ledger, who, ago_s=0, domains=(), names="ab"):
     def work(transaction):
         owner.claim_rollout(
             transaction,
-            "r1",
+            ledger.rollout_id,
             "run1",
-            ["a", "b"],
+            list(names),
             who,
             now=datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago_s),
         )
-        found = [Probe(name, version="1.0", domains=dict(domains)) for name in "ab"]
-        transaction.append(
-            "plan", run="run1", **plan.make_event(plan.build_plan("2.0", found, limits.complete_policy({}, 2)), "r1")
-        )
+        found = [Probe(name, version="1.0", domains=dict(domains)) for name in names]
+        made = plan.build_plan("2.0", found, limits.complete_policy({}, 2))
+        transaction.append("plan", run="run1", **plan.make_event(made, ledger.rollout_id))
 
     ledger.transact(work)
 
@@ -105,6 +105,21 @@ def test_the_lock_of_one_that_lives_is_not_broken(ledger, who, ago_s, words):
     assert result["failed"] and not result["changed"]
     assert re.search(words, result["msg"]), result["msg"]
     assert "ended" not in ledger.owner() and [event["event"] for event in ledger.events()] == ["plan"]
+
+
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"status"}))
+def test_request_without_a_name_is_refused_while_another_rollout_runs(ledger, tmp_path, url, verb):
+    """The one that is meant would go on."""
+    other = Ledger(str(tmp_path), "r0", url)
+    planned(other, owner.identify_process(os.getpid()), names="cd")
+    planned(ledger, UNSEEN)
+    before = ledger.events()
+    told = say(ledger, verb, rollout_id="")
+    assert told["failed"] and "rollout_id" in told["msg"] and "r0" in told["msg"] and ledger.events() == before
+    assert not say(ledger, "status", rollout_id="").get("failed")
+    assert not say(ledger, "pause").get("failed"), "it has a name"
+    other.transact(lambda transaction: owner.release_rollout(transaction, owner.identify_process(os.getpid())))
+    assert not say(ledger, "resume", rollout_id="").get("failed"), "it is the only one"
 
 
 def test_a_lock_without_a_holder_cannot_be_broken(ledger):

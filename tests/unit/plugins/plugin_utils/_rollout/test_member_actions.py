@@ -196,6 +196,14 @@ def test_a_ledger_in_a_file_is_for_one_controller(tmp_path, key, url):
     assert list(tmp_path.rglob("*.sqlite")) == []
 
 
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
+def test_controller_with_another_version_of_the_collection_does_not_join(ledger, planner, monkeypatch, check):
+    done(planner.plan(hand_over=True))
+    monkeypatch.setattr(rollout_plan._collection, "version", lambda: "77.0.0")
+    refused(Job(ledger, "one", ["a1"]).join(check=check), "77.0.0", "r1")
+    assert ledger.controllers()[2] == []
+
+
 def test_a_plan_for_one_controller_is_not_joined(ledger, planner):
     done(planner.plan())
     refused(Job(ledger, "one", ["a1"]).join(), "made for one controller")
@@ -221,6 +229,16 @@ def test_a_job_that_would_install_another_version_does_not_join(ledger, planner)
     done(planner.plan(hand_over=True))
     refused(Job(ledger, "one", ["a1"]).join(target="3.0"), "3.0", "2.0")
     assert members(ledger) == []
+
+
+@pytest.mark.parametrize(("drain_s", "words"), [("14399", ""), ("14400", "b1, b2: its jobs have 14400 s to end")])
+def test_join_in_check_mode_refuses_a_drain_that_is_longer_than_the_ticket(ledger, planner, drain_s, words):
+    done(planner.plan(hand_over=True, max_down=1))
+    job = Job(ledger, "two", ["b1", "b2"])
+    made = job.join(
+        check=True, schedulers=dict.fromkeys(job.hosts, ["slurm"]), drains=dict.fromkeys(job.hosts, drain_s)
+    )
+    assert bool(made.get("failed")) is bool(words) and words in made.get("msg", "")
 
 
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check"])

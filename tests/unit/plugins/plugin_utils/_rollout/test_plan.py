@@ -163,7 +163,8 @@ def test_kernel_of_a_rollout_boots_with_its_driver():
     ]
     made = plan.build_plan("2.0", found, POLICY, kernel="k2")
     assert {name: node.get("to_kernel") for name, node in made.nodes.items()} == {"a": "k2", **dict.fromkeys("bcd")}
-    assert made.notes == [] and made.sha256 != plan.build_plan("2.0", found, POLICY).sha256
+    assert made.notes == [entries.KERNEL_STAYS % ("k2", "b")]
+    assert made.sha256 != plan.build_plan("2.0", found, POLICY).sha256
 
 
 @pytest.mark.parametrize(
@@ -809,6 +810,28 @@ def test_what_was_done_to_another_machine_is_no_step_of_the_one_that_has_its_nam
         events.apply_event(view, dict(plan.make_event(made, "r"), event="plan", run=run, time="t"))
         node = view.nodes.get("a")
         assert (node.state, node.steps, node.from_version) == (planned, [], version)
+
+
+@pytest.mark.parametrize(
+    "before, now, states",
+    [
+        ("down", {"board_serial": "B2"}, ["lost", "pending"]),
+        ("soaking", {"board_serial": "B2"}, ["lost", "pending"]),
+        ("draining", {"board_serial": "B2"}, ["draining", "draining"]),  # nothing was changed: it begins again
+        ("down", {"board_serial": None}, ["down", "down"]),
+        ("down", {"machine_id": "2" * 32}, ["down", "down"]),  # installed again: its baseline decides
+    ],
+)
+def test_another_machine_is_not_changed_in_place_of_one_that_was_in_flight(before, now, states):
+    machine = entries.identify_machine(Probe("a", identity=MACHINE))
+    step = state.Step("drain" if before == "draining" else "install", "t")
+    view = story(state.Node("a", before, from_version="1.0", to_version="2.0", machine=machine, steps=[step]))
+    probe, found = Probe("a", version="1.0", verdict="pass", identity=dict(MACHINE, **now)), []
+    for run in ("2", "3"):
+        made = plan.build_plan("2.0", [probe], dict(POLICY, max_down=2), previous=view)
+        events.apply_event(view, dict(plan.make_event(made, "r"), event="plan", run=run, time="t"))
+        found.append(view.nodes.get("a").state)
+    assert found == states and bool(view.nodes.get("a").steps) == (states[1] != "pending")
 
 
 def test_way_back_of_another_machine_is_not_taken_over():

@@ -305,6 +305,11 @@ def test_a_node_that_could_not_keep_its_claim_is_not_begun(act):
     assert "/var is full. Free space, or set gpu_node_upgrade_state_dir" in made["nodes"]["b"]["reason"]
 
 
+def test_role_without_tickets_is_refused_in_a_rollout(act):
+    made = act(role_mode="none")
+    assert made["failed"] and "gpu_node_upgrade_rollout_mode" in made["msg"] and act.ledger.events() == []
+
+
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
 def test_controller_is_no_node_of_a_rollout(act, name, check):
@@ -864,8 +869,11 @@ def test_run_that_only_finishes_nodes_keeps_the_limits_that_an_operator_set(act)
 def test_plan_that_is_good_again_is_whole(act):
     leave(act.ledger)
     act(max_down=0)
+    before = act.ledger.view().run
+    assert act(check=True)["run_before"] == before
     made = act()
     assert made["order"] == ["a", "b"] and not act.ledger.view().refused
+    assert made["run_before"] == before != made["run"] and act(check=True)["run_before"] == made["run"]
 
 
 def test_refused_plan_without_nodes_in_flight_records_nothing(act):

@@ -59,6 +59,18 @@ def test_no_node_is_done_without_a_verdict_that_passed_after_its_last_change(cha
         proof.require_end(node(*WAY), "done", {proof.DOCUMENT: dict(GOOD, **changes)})
 
 
+@pytest.mark.parametrize("kernel, missing", [("k2", False), ("k1", True), (None, True)])
+def test_no_node_is_done_on_another_kernel_than_the_planned_one(kernel, missing):
+    changed = dataclasses.replace(node(*WAY), to_kernel="k2")
+    documents = {proof.DOCUMENT: dict(GOOD, kernel=kernel)}
+    if missing:
+        with pytest.raises(state.StateError, match="kernel .* ran, and k2 is planned"):
+            proof.require_end(changed, "done", documents)
+    else:
+        proof.require_end(changed, "done", documents)
+    proof.require_end(changed, "rolled_back", documents)
+
+
 @pytest.mark.parametrize(
     "documents",
     [{}, {proof.DOCUMENT: None}, {proof.DOCUMENT: {}}, {proof.DOCUMENT: "pass"}, {"health-before": GOOD}],

@@ -199,7 +199,7 @@ def test_a_node_that_cannot_be_tested_needs_a_word_that_says_so():
 def test_the_checks_that_did_not_pass_are_named():
     checks = [{"id": "gpu.n%d" % number, "status": "fail", "message": "it is broken"} for number in range(7)]
     state = decide(smoke=PASS, health={"health": {"verdict": "fail", "checks": checks}})
-    assert "it is broken" in state["unfit"] and "gpu.n1, gpu.n2" in state["unfit"]
+    assert "(gpu.n0): it is broken" in state["unfit"] and "gpu.n1, gpu.n2" in state["unfit"]
     assert len(state["failed_checks"]) == 7
 
 

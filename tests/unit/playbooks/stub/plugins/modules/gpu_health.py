@@ -159,6 +159,7 @@ def main():
         "simulated": True,
         "node": os.path.basename(stubnode.directory()),
         "phase": module.params["phase"],
+        "kernel": kernel,
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "sequence": module.params["sequence"],
         "driver": {"expected": wanted},

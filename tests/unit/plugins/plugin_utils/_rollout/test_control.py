@@ -9,7 +9,7 @@ import datetime
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, entries, gate, limits, options
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, entries, gate, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
@@ -98,21 +98,6 @@ def test_request_that_no_run_would_follow_is_refused(said, is_refused, running):
 def test_limits_are_checked_as_in_the_plan():
     with pytest.raises(options.OptionError, match="rollout_max_down is 0"):
         control.decide_events(view(), word("set_budget", limits={"max_down": 0}))
-
-
-@pytest.mark.parametrize(
-    "window, words",
-    [
-        ([{"days": ["sat"]}], r"rollout_windows\[0\] is .*expected from and to"),
-        ([{"from": "22:00", "to": "25:00"}], r"rollout_windows\[0\].to is '25:00'"),
-        ("22:00", "rollout_windows is no list"),
-        ([{"date": "2026-01-01", "from": "22:00", "to": "23:00"}], "rollout_windows are over"),
-        ([{"from": "22:00", "to": "22:05"}], "long enough for one node"),
-    ],
-)
-def test_windows_that_no_gate_could_read_are_refused(window, words):
-    with pytest.raises((limits.WindowError, options.OptionError), match=words):
-        control.decide_events(view(), word("set_budget", limits={"windows": window}, now=NOW))
 
 
 def test_windows_are_changed():

@@ -178,11 +178,7 @@ class ActionModule(PlanningAction):
 
     def join_plan(self, task_vars: dict) -> dict:
         """Make this run a member of a rollout, with the nodes of its own inventory; return its part of the plan."""
-        if not self.given["id"]:
-            raise plan.PlanError(
-                "rollout_join needs rollout_id, the name of the rollout that gpufleet.lifecycle.plan has planned. "
-                "Nothing was changed."
-            )
+        self.require_named_plan()
         ledger = self.ledger(self.given, self.given["id"])
         self.require_shared_ledger(ledger)
         view, record = ledger.view(), ledger.owner()
@@ -201,6 +197,8 @@ class ActionModule(PlanningAction):
             joining.require_compatible(view, _collection.version(), shared)
 
         joinable(view, members.is_shared(record))
+        if view.undo:  # what its nodes have left from that rollout is replaced, as the plan replaces it
+            self.undo = self.ledger(self.given, view.undo)
         planned = ledger.load_plan_event(view.run)
         refused, places = joining.find_disagreement(view, self.given["approve"], given), {}
         try:

@@ -162,6 +162,7 @@ target:
   description: The target version, or the list of them when nodes have different ones.
   returned: success
   type: str
+undo: {description: The rollout that is rolled back; empty if none is., returned: success, type: str}
 order:
   description: The nodes that start, first to last. Of a joined plan those of this controller.
   returned: success

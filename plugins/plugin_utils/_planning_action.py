@@ -153,6 +153,19 @@ class PlanningAction(RolloutAction):
                 % (view.rollout_id, view.started)
             )
 
+    def require_named_plan(self) -> None:
+        """Refuse to join in a playbook that makes plans of its own, and without the name of a plan."""
+        if self.given["undo"] or self.given["layouts"]:
+            raise plan.PlanError(
+                "rollout_join is true in a playbook that makes plans of its own; expected gpufleet.lifecycle.upgrade, "
+                "which carries out its part of any plan, also of a MIG layout or a rollback. Nothing was changed."
+            )
+        if not self.given["id"]:
+            raise plan.PlanError(
+                "rollout_join needs rollout_id, the name of the rollout that gpufleet.lifecycle.plan has planned. "
+                "Nothing was changed."
+            )
+
     def require_shared_ledger(self, ledger: Ledger) -> None:
         """Refuse what several controllers cannot have: a file for their ledger, and waves."""
         if ledger.store.sqlite:
@@ -178,6 +191,7 @@ class PlanningAction(RolloutAction):
             "rollout_id": ledger.rollout_id,
             "run": run,
             "target": made.target,
+            "undo": self.undo.rollout_id if self.undo else "",
             "order": made.order,
             "canaries": made.canaries,
             "left_out": plan.find_blocked_nodes(made.nodes),

@@ -14,10 +14,6 @@ import yaml
 HERE = pathlib.Path(__file__).resolve().parent / "data"
 
 
-class DcgmError(Exception):
-    """A question that cannot be answered; the message says what was found and what was expected."""
-
-
 @functools.lru_cache(maxsize=None)
 def load(name: str) -> t.Dict[str, t.Any]:
     """Return a file of data/, which is read once; what is returned is not to be changed."""

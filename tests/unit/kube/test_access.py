@@ -160,10 +160,6 @@ def test_a_server_that_is_not_there(world):
     )
 
 
-def test_no_kubeconfig(world):
-    assert "/nowhere/config" in world.fails("drained", kubeconfig="/nowhere/config")["msg"]
-
-
 def test_a_name_that_the_cluster_does_not_know(world):
     found = world.fails("drained", inventory_name="gpu-by-another-name")
     assert "has no node gpu-by-another-name" in found["msg"] and "node_name" in found["msg"] and not found["changed"]

@@ -292,13 +292,6 @@ def test_operators_are_paused_and_put_back_as_they_were(world):
     assert world.read()["metadata"]["labels"] == before
 
 
-def test_a_node_whose_driver_is_the_operators_is_refused(world):
-    world.patch({"metadata": {"labels": dict(DEPLOY, **{"nvidia.com/gpu.deploy.driver": "true"})}})
-    world.add_pod("nvidia-driver-daemonset", owner="DaemonSet")
-    found = world.fails("drained")
-    assert "owns the driver" in found["msg"] and not found["changed"] and "unschedulable" not in world.read()["spec"]
-
-
 def test_a_node_is_resumed_when_the_cluster_has_its_gpus(world):
     world.give_gpus(7)
     world.add_pod("plugin", owner="DaemonSet")  # its label app is its name

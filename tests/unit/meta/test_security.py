@@ -34,9 +34,16 @@ def named(heading):
     return {row[0].strip("`"): row[1] for row in table(heading)}
 
 
+def plays_of(playbook):
+    """The plays of a playbook in order, those that it imports among them."""
+    for play in yaml.safe_load(playbook.read_text(encoding="utf-8")):
+        imported = play.get("ansible.builtin.import_playbook")
+        yield from plays_of(playbook.parent / imported) if imported else [play]
+
+
 def as_root(playbook):
-    """Whether a play sets become, and whether one contacts nodes, by what it says itself."""
-    plays = [play for play in yaml.safe_load(playbook.read_text(encoding="utf-8")) if "hosts" in play]
+    """Whether a play sets become, and whether one contacts nodes."""
+    plays = list(plays_of(playbook))
     root = any(play.get("become") for play in plays)
     return root, root or plays[-1]["hosts"] != "localhost"
 

@@ -16,19 +16,20 @@ ROLLOUT = "upgrade-" + NEW
 class Several:
     """Jobs of one rollout."""
 
-    def __init__(self, fleet, url):
+    def __init__(self, fleet, url, rollout=ROLLOUT):
         self.fleet = fleet
         self.url = url
+        self.rollout = rollout
 
     def arguments(self, who, **extra):
         extra.setdefault("gpufleet_artifact_dir", str(self.fleet.directory / ("controller-" + who)))
         return dict(extra, rollout_ledger=self.url)
 
-    def plan(self, *arguments, **extra):
-        return self.fleet.run("plan", *arguments, **self.arguments("plan", **extra))
+    def plan(self, *arguments, playbook="plan", **extra):
+        return self.fleet.run(playbook, *arguments, **self.arguments("plan", **extra))
 
     def join(self, who, only, *arguments, **extra):
-        extra.setdefault("rollout_id", ROLLOUT)
+        extra.setdefault("rollout_id", self.rollout)
         return self.fleet.start("upgrade", *arguments, only=only, **self.arguments(who, rollout_join=True, **extra))
 
     def end(self, process):
@@ -43,18 +44,18 @@ class Several:
         return self.end(self.join(who, only, *arguments, **extra))
 
     def report(self):
-        return self.fleet.run("report", rollout_id=ROLLOUT, **self.arguments("report"))
+        return self.fleet.run("report", rollout_id=self.rollout, **self.arguments("report"))
 
     def verdict(self, who):
         """The verdict of the report on a controller."""
-        path = self.fleet.directory / ("controller-" + who) / "rollouts" / ROLLOUT / "report.json"
+        path = self.fleet.directory / ("controller-" + who) / "rollouts" / self.rollout / "report.json"
         return json.loads(path.read_text())["verdict"]
 
     def states(self):
-        return self.fleet.recorded(self.url)
+        return {node.name: node.state for node in self.ledger().view().nodes.list_all()}
 
     def ledger(self):
-        return ledger.Ledger(str(self.fleet.artifacts), ROLLOUT, self.url)
+        return ledger.Ledger(str(self.fleet.artifacts), self.rollout, self.url)
 
     def most_down(self):
         """How many nodes were down at once, by the order of the ledger's events."""

@@ -14,8 +14,10 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, wait_for
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, OLD, wait_for
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.members import ROLLOUT, Several
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_mig_rollout import HALVES
 
 NAMES = ["a%d" % number for number in range(1, 6)]
 CANARY, SLICES = NAMES[0], (NAMES[1::2], NAMES[2::2])
@@ -123,3 +125,50 @@ def test_a_slice_without_nodes_of_the_plan_ends_well_and_check_mode_joins_nothin
     assert rc == 0 and "1. a1" in output and "each node would go through" in output, output
     assert several.ledger().controllers()[2] == before and len(before) == 1
     assert several.fleet.touched() == [] and several.states() == {"a1": "pending", "a2": "pending"}
+
+
+def test_a_driver_with_a_layout_and_their_rollback_are_planned_once_and_done_by_two_jobs(several):
+    """a1, the canary, had no MIG; a2 had another layout; a3 cannot have the new one and a4 is sick with the new driver:
+    both get back what they had. a5 has the layout already. The jobs know of no layout and no rollback. What an
+    installation left half done on a2 does not keep it from going back.
+    """
+    fleet = several.fleet
+    for name, fields in (
+        ("a2", {"mig_devices": 7}),
+        ("a3", {"mig_devices": 7, "cannot_have": [2]}),
+        ("a4", {"sick_with": [NEW]}),
+        ("a5", {"mig_devices": 2}),
+    ):
+        fleet.change(name, **fields)
+    several.rollout = "mig-halves-" + NEW
+    planned = several.plan(
+        playbook="plan_mig",
+        nvidia_mig_config="halves",
+        nvidia_mig_configs=HALVES,
+        rollout_version=NEW,
+        rollout_max_down=5,
+        rollout_failure_budget=9,
+        rollout_canaries=[CANARY],
+        rollout_require_approval=True,
+    )
+    assert planned.rc == 0 and fleet.touched() == [], planned.output
+    approval = {"rollout_approve": several.ledger().view().sha256}
+    assert several.joined("canary", [CANARY], **approval)[0] == 0
+    jobs = [several.join(who, part, **approval) for who, part in zip(("one", "two"), SLICES)]
+    assert [several.end(job)[0] for job in jobs] == [2, 2], "each has a node that failed"
+    assert several.states() == {"a1": "done", "a2": "done", "a3": "rolled_back", "a4": "rolled_back", "a5": "done"}
+
+    def running():
+        return {name: (fleet.read(name)["loaded"], fleet.read(name).get("mig_now", 0)) for name in fleet.names}
+
+    brought = {"a1": (NEW, 2), "a2": (NEW, 2), "a3": (OLD, 7), "a4": (OLD, 0), "a5": (NEW, 2)}
+    assert running() == brought
+    fleet.change("a2", half_done=True)
+    several.rollout = "rollback-" + several.rollout
+    planned = several.plan(playbook="plan_rollback", rollback_hosts="a1,a2,a5", rollout_version="", rollout_max_down=3)
+    assert planned.rc == 0 and running() == brought, planned.output
+    parts = (("one", ["a1", "a5"]), ("two", ["a2"]))
+    jobs = [several.join(who, part, rollout_version="") for who, part in parts]
+    assert [several.end(job)[0] for job in jobs] == [0, 0]
+    assert running() == {"a1": (OLD, 0), "a2": (OLD, 7), "a3": (OLD, 7), "a4": (OLD, 0), "a5": (OLD, 2)}
+    assert several.report().rc == 0 and several.verdict("report") == "complete"

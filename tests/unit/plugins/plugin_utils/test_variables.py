@@ -337,9 +337,8 @@ def tasks(entries):
 def plays_of(name):
     """The plays of a playbook in order, those that it imports among them."""
     for play in yaml.safe_load((ROOT / "playbooks" / name).read_text(encoding="utf-8")):
-        yield from (
-            plays_of(play["ansible.builtin.import_playbook"]) if "ansible.builtin.import_playbook" in play else [play]
-        )
+        imported = play.get("ansible.builtin.import_playbook")
+        yield from plays_of(pathlib.PurePath(name).parent / imported) if imported else [play]
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "playbooks").glob("*.yml")))

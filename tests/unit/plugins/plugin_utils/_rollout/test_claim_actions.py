@@ -8,6 +8,7 @@ the place of a node.
 from __future__ import annotations
 
 import json
+import time
 from unittest import mock
 
 import pytest
@@ -287,6 +288,17 @@ def test_a_lost_node_of_another_rollout_is_refused_and_its_undoing_is_not(one):
     refused = one.plan(rollout_id="r2", target="3.0")
     assert refused["failed"] and "held by rollout r1" in refused["msg"] and ", lost there" in refused["msg"]
     assert not one.plan(rollout_id="back", undo="r1").get("failed")
+
+
+def test_a_controller_that_joins_a_rollback_takes_the_lost_node_that_its_plan_takes(tmp_path, postgresql):
+    (tmp_path / "nodes").mkdir()
+    one = Controller(tmp_path / "one", postgresql.database("t%d" % time.monotonic_ns()), tmp_path / "nodes")
+    one.plan()
+    one.gate()
+    one.step(state="lost", reason="gone")
+    assert not one.plan(rollout_id="back", undo="r1", hand_over=True).get("failed")
+    joined = one.plan(rollout_id="back", join=True)
+    assert not joined.get("failed") and joined["undo"] == "r1" and joined["order"] == ["a", "b"], joined.get("msg")
 
 
 def test_the_next_attempt_takes_the_node_from_the_one_before(one):

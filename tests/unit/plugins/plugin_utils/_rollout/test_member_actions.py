@@ -177,8 +177,10 @@ def members(ledger):
         ({"join": True, "mode": "waves"}, ["rollout_mode", "window"]),
         ({"join": True, "rollout_id": ""}, ["rollout_join", "rollout_id"]),
         ({"join": True}, ["no plan of rollout r1"]),
+        ({"join": True, "undo": "last"}, ["gpufleet.lifecycle.upgrade"]),
+        ({"join": True, "layouts": {"a1": {"name": "halves"}}}, ["gpufleet.lifecycle.upgrade"]),
     ],
-    ids=["plan in waves", "join in waves", "join of no name", "join of no plan"],
+    ids=["plan in waves", "join in waves", "join of no name", "join of no plan", "join to undo", "join for a layout"],
 )
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
 def test_what_several_controllers_cannot_have_is_refused_before_anything_is_written(

@@ -77,6 +77,8 @@ def main():
         "module_archives": ["/a/nvidia-kernel-dkms.deb"],
     }
     if module.params["state"] == "downloaded":
+        if node.get("half_done") and not module.params["repair"]:
+            module.fail_json(msg="An interrupted dpkg run left nvidia-kernel-dkms half done. Nothing was changed.")
         if node.get("cannot_prestage"):
             module.fail_json(msg="Nothing was changed. %s" % node["cannot_prestage"])
         stubnode.take(node, "download")

@@ -14,7 +14,6 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, OLD, wait_for
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.members import ROLLOUT, Several
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_mig_rollout import HALVES

@@ -22,7 +22,9 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_no
 
 pytestmark = pytest.mark.slow
 
-SERVICE, TIMER, PATH = ("gpufleet-textfile." + kind for kind in ("service", "timer", "path"))
+UNITS = SERVICE, ANEW, TIMER, PATH = [
+    "gpufleet-textfile" + kind for kind in (".service", "-anew.service", ".timer", ".path")
+]
 PROGRAM = [
     "plugins/action/node_program.py",
     "plugins/modules/node_program.py",
@@ -35,7 +37,7 @@ PROGRAM = [
 def _node(healthy, tmp_path):
     node = simulated_node.SimulatedNode(tmp_path / "node", healthy().copy(tmp_path / "root"), ["gpu_health"], PROGRAM)
     units(node).mkdir()
-    for unit in (SERVICE, TIMER, PATH):
+    for unit in UNITS:
         node.unit(
             unit, "loaded", "inactive", "dead", "success", "disabled"
         )  # as systemd has them once the files are there
@@ -104,7 +106,7 @@ def test_done_and_nothing_left_to_do(node):
     listed = (node.root / "etc/gpufleet/gpu_health.sha256").read_text()
     assert listed == "".join(
         "%s  %s\n" % (hashlib.sha256((units(node) / unit).read_bytes()).hexdigest(), units(node) / unit)
-        for unit in (SERVICE, TIMER, PATH)
+        for unit in UNITS
     )
     again = play(node)
     assert (again.rc, again.changed) == (0, 0), again.output
@@ -126,9 +128,7 @@ def test_foreseen_as_the_variables_have_it_and_taken_away_again(node):
     gone = play(node, textfile=False)
     assert gone.rc == 0, gone.output
     for path in (
-        units(node) / SERVICE,
-        units(node) / TIMER,
-        units(node) / PATH,
+        *(units(node) / unit for unit in UNITS),
         node.root / "node-exporter/gpufleet.prom",
         node.root / "etc/gpufleet/gpu_health.sha256",
         node.root / "state/textfile.json",
@@ -172,7 +172,11 @@ def assert_units(node):
     path, state = settings(units(node) / PATH), str(node.root / "state")
     marks = {os.path.join(state, claim.NAME), *(notes.path_of(state, name) for name in ("drain", "quarantine"))}
     assert set(path["PathChanged"].split()) == marks
-    assert (path["Unit"], path["WantedBy"], service["StartLimitIntervalSec"]) == (SERVICE, "paths.target", "0")
+    assert (path["Unit"], path["WantedBy"]) == (ANEW, "paths.target")
+    anew = settings(units(node) / ANEW)
+    # What is under way may have read them before: systemd would not start it again.
+    assert anew["ExecStart"].endswith(" --no-block restart " + SERVICE) and service["SuccessExitStatus"] == "SIGTERM"
+    assert [one["StartLimitIntervalSec"] for one in (service, anew)] == ["0", "0"]
 
 
 def test_a_service_that_leaves_no_series_fails_the_role(node):

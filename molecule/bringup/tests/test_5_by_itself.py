@@ -13,6 +13,8 @@ import re
 
 import pytest
 
+from tests.lab.scenario import wait_for
+
 GPUS = 4
 SERIES = "/var/lib/prometheus/node-exporter/gpufleet.prom"
 SERVICE, TIMER, CHECK = "gpufleet-textfile.service", "gpufleet-textfile.timer", "gpufleet-boot-check.service"
@@ -91,6 +93,15 @@ class TestSeries:
         assert series().rc == 0
         assert summed(written(up_2), "gpufleet_changed_files") == 0
         up_2.run_expect([0], "gpusim clear")
+
+    def test_a_mark_is_told_at_once(self, up_2):
+        mark = "/var/lib/gpufleet/drain.json"
+        up_2.run_expect([0], "systemctl stop " + TIMER)
+        for command, value in (("echo {} > " + mark, 1), ("rm " + mark, 0)):
+            up_2.run_expect([0], command)
+            told = 'gpufleet_node_out_of_service{reason="drain"} %d\n' % value
+            wait_for(lambda told=told: told in up_2.file(SERIES).content_string, "the mark is not told")
+        up_2.run_expect([0], "systemctl start " + TIMER)
 
     def test_a_boot_begins_to_count_again(self, up_2, run):
         booted(run, up_2)

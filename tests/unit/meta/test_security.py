@@ -56,7 +56,7 @@ def test_each_role_says_what_it_does_as_root():
 
 def test_each_unit_is_named_and_none_has_another_user():
     units = {path.name[: -len(".j2")]: path for path in ROOT.glob("roles/*/templates/*.j2")}
-    units = {name: path for name, path in units.items() if name.endswith((".service", ".timer", ".container"))}
+    units = {name: path for name, path in units.items() if name.endswith((".service", ".timer", ".path", ".container"))}
     assert set(named("Units that stay on a node")) == set(units)
     assert [name for name, path in units.items() if re.search(r"^User=", path.read_text(encoding="utf-8"), re.M)] == []
 

@@ -323,6 +323,7 @@ class Fleet:
         variables = {
             "gpufleet_artifact_dir": str(self.artifacts),
             "gpu_node_upgrade_reboot_timeout": 10,
+            "gpu_quarantine_scrape_interval": 1,
             "gpu_node_upgrade_reconnect_timeout": 5,
             "gpu_node_upgrade_quarantine_timeout": 2,
             "gpu_node_upgrade_health_retries": 1,

@@ -145,6 +145,12 @@ def test_nothing_is_changed_in_check_mode_by_a_second_run_or_by_a_return_that_is
     assert marker(fleet, "a1") == kept is not None and fleet.slurm("a1") == before
 
 
+def began(fleet, name):
+    """The tasks of a node in the order in which they began."""
+    lines = [line.rpartition(" : ") for line in (fleet.directory / "started").read_text().splitlines()]
+    return [task for host, dummy, task in lines if host.partition(" ")[0] == name]
+
+
 def history(fleet, name):
     path = fleet.nodes / name / "state" / "recovery.json"
     return (
@@ -173,6 +179,10 @@ def test_a_node_in_mig_mode_is_recovered_and_returned_with_its_layout(fleet):
         ": 7 MIG devices",
     ]
     assert history(fleet, "a1") == [("reset_gpu", "pass")] and history(fleet, "a2") == [("reboot", "pass")]
+    # Prometheus has to see the drain before the node goes away.
+    order = ["Record on the node that it is drained, which silences its alerts", "Wait until Prometheus has scraped it"]
+    order.append("Reboot")
+    assert [task for task in began(fleet, "a2") if task in order] == order and order[1] not in began(fleet, "a1")
     assert fleet.touched() == ["a1", "a2", "a3"] and fleet.slurm("a4")[0] == "IDLE"
     assert "MIG layout" in marker(fleet, "a3")["reason"] and fleet.slurm("a3")[0] == "IDLE+DRAIN"
 

@@ -16,12 +16,15 @@ import pytest
 
 pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim, notes
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 
 pytestmark = pytest.mark.slow
 
-SERVICE, TIMER = "gpufleet-textfile.service", "gpufleet-textfile.timer"
+UNITS = SERVICE, ANEW, TIMER, PATH = [
+    "gpufleet-textfile" + kind for kind in (".service", "-anew.service", ".timer", ".path")
+]
 PROGRAM = [
     "plugins/action/node_program.py",
     "plugins/modules/node_program.py",
@@ -34,7 +37,7 @@ PROGRAM = [
 def _node(healthy, tmp_path):
     node = simulated_node.SimulatedNode(tmp_path / "node", healthy().copy(tmp_path / "root"), ["gpu_health"], PROGRAM)
     units(node).mkdir()
-    for unit in (SERVICE, TIMER):
+    for unit in UNITS:
         node.unit(
             unit, "loaded", "inactive", "dead", "success", "disabled"
         )  # as systemd has them once the files are there
@@ -98,11 +101,12 @@ def test_done_and_nothing_left_to_do(node):
         "gpufleet_gpus_expected 2",
         "gpufleet_changed_files 0",
     } <= set(series(node))
-    assert node.log == ["daemon-reload", "enable " + TIMER, "start " + TIMER, "start " + SERVICE]
+    begun = [line for unit in (TIMER, PATH) for line in ("daemon-reload", "enable " + unit, "start " + unit)]
+    assert node.log == [*begun, "start " + SERVICE]
     listed = (node.root / "etc/gpufleet/gpu_health.sha256").read_text()
     assert listed == "".join(
         "%s  %s\n" % (hashlib.sha256((units(node) / unit).read_bytes()).hexdigest(), units(node) / unit)
-        for unit in (SERVICE, TIMER)
+        for unit in UNITS
     )
     again = play(node)
     assert (again.rc, again.changed) == (0, 0), again.output
@@ -124,15 +128,14 @@ def test_foreseen_as_the_variables_have_it_and_taken_away_again(node):
     gone = play(node, textfile=False)
     assert gone.rc == 0, gone.output
     for path in (
-        units(node) / SERVICE,
-        units(node) / TIMER,
+        *(units(node) / unit for unit in UNITS),
         node.root / "node-exporter/gpufleet.prom",
         node.root / "etc/gpufleet/gpu_health.sha256",
         node.root / "state/textfile.json",
     ):
         assert not path.exists(), path
     assert (node.root / "node-exporter").is_dir() and (node.root / "lib/gpufleet-node.pyz").exists(), "others use them"
-    assert {"disable " + TIMER, "stop " + TIMER} <= set(node.log)
+    assert {"%s %s" % (verb, unit) for verb in ("disable", "stop") for unit in (TIMER, PATH)} <= set(node.log)
     again = play(node, textfile=False)
     assert (again.rc, again.changed) == (0, 0), again.output
 
@@ -165,6 +168,15 @@ def assert_units(node):
     }
     assert (timer["OnUnitActiveSec"], timer["RandomizedDelaySec"], timer["WantedBy"]) == ("120", "7", "timers.target")
     assert int(timer["OnBootSec"]) > 0
+    # What puts the node out of service is told at once: it may reboot before the next run.
+    path, state = settings(units(node) / PATH), str(node.root / "state")
+    marks = {os.path.join(state, claim.NAME), *(notes.path_of(state, name) for name in ("drain", "quarantine"))}
+    assert set(path["PathChanged"].split()) == marks
+    assert (path["Unit"], path["WantedBy"]) == (ANEW, "paths.target")
+    anew = settings(units(node) / ANEW)
+    # What is under way may have read them before: systemd would not start it again.
+    assert anew["ExecStart"].endswith(" --no-block restart " + SERVICE) and service["SuccessExitStatus"] == "SIGTERM"
+    assert [one["StartLimitIntervalSec"] for one in (service, anew)] == ["0", "0"]
 
 
 def test_a_service_that_leaves_no_series_fails_the_role(node):

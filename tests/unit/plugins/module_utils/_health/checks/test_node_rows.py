@@ -269,8 +269,8 @@ def test_a_unit(now, old, expected):
     ],
 )
 @pytest.mark.parametrize("old", [unit(active="inactive"), unit(active="activating", sub="start"), NOT_INSTALLED])
-def test_unit_that_a_timer_of_this_collection_starts_each_minute(now, old, expected):
-    name = "gpufleet-textfile.service"
+@pytest.mark.parametrize("name", ["gpufleet-textfile.service", "gpufleet-textfile-anew.service"])
+def test_unit_that_a_timer_or_path_of_this_collection_starts(name, now, old, expected):
     answer = judge("node.units", {("system", "units", name): now}, {("system", "units", name): old})
     assert of_entity(answer, name) == expected
 

@@ -23,6 +23,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring imp
 RUNBOOKS = "https://github.com/gpufleet/gpufleet.lifecycle/blob/main/docs/runbooks/alerts/"
 # Other jobs, such as the GPU Operator's, often scrape the same exporter. A series without a job is a recorded one.
 EXPORTED, OWN_JOB = re.compile(r"\b(DCGM_(?:FI|EXP)_\w+)(\{)?"), 'job=~"gpufleet-dcgm|"'
+# Prometheus takes a sample that is less than five minutes old.
+SLOW_GROUP, SLOW_S = "gpufleet-recordings-slow", 240
 SILENT = "unless on (environment, node) gpufleet:node_out_of_service"
 # The serial number is asked for and not joined: an alert must not vanish because the number is not known. A label of an
 # exporter may hold anything: %q quotes it as PromQL does.
@@ -116,10 +118,13 @@ def groups(thresholds: Thresholds, base: str = RUNBOOKS) -> t.List[t.Dict[str, t
     interval = "%ds" % thresholds["evaluation_interval"]["value"]
     found = [
         {
-            "name": "gpufleet-recordings",
-            "interval": interval,
-            "rules": [recording(rule, thresholds) for rule in catalog.recordings()],
+            "name": name,
+            "interval": every,
+            "rules": [
+                recording(rule, thresholds) for rule in catalog.recordings() if rule.get("slow", False) == is_slow
+            ],
         }
+        for name, every, is_slow in (("gpufleet-recordings", interval, False), (SLOW_GROUP, "%ds" % SLOW_S, True))
     ]
     if thresholds["price_gpu_hour"]["value"] is not None:
         found[0]["rules"].append(

@@ -125,7 +125,7 @@ def test_the_manifests():
     assert endpoint["metricRelabelings"] == [{"action": "labeldrop", "regex": "Hostname|hostname"}]
     assert {"targetLabel": "job", "replacement": "gpufleet-dcgm"} in endpoint["relabelings"]
     rule = manifests.prometheus_rule("monitoring", {}, catalog.thresholds(), "https://x/")
-    assert rule["kind"] == "PrometheusRule" and len(rule["spec"]["groups"]) == 1 + len(catalog.FAMILIES)
+    assert rule["kind"] == "PrometheusRule" and len(rule["spec"]["groups"]) == 2 + len(catalog.FAMILIES)
     with pytest.raises(catalog.MonitoringError):
         manifests.relabelings({"row": "x"}, "")
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Debian's Prometheus and Alertmanager, each on a port of its own, with an empty directory for what they keep."""
+"""Debian's Prometheus and Alertmanager, each on a port of its own and with a directory of its own, and their tools."""
 
 from __future__ import annotations
 
@@ -18,6 +18,14 @@ import urllib.error
 import urllib.request
 
 DEADLINE_S = 120
+
+
+def run_tool(*arguments: str, place: t.Any = None) -> t.Tuple[int, str]:
+    """Run promtool or amtool in the directory PLACE; return its exit status and what it printed."""
+    done = subprocess.run(
+        arguments, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.returncode, done.stdout
 
 
 def free_port() -> int:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import pathlib
 import re
-import subprocess
 
 import pytest
 import yaml
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, rules, template
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._monitoring import servers
 
 ROOT = pathlib.Path(__file__).resolve().parents[5]
 PLACE = ROOT / "roles" / "gpu_monitoring" / "files" / "dashboards"
@@ -290,14 +290,7 @@ def test_every_query_returns_data(tmp_path):
     (tmp_path / "tests.yml").write_text(
         yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests}), encoding="utf-8"
     )
-    done = subprocess.run(
-        ["promtool", "test", "rules", "tests.yml"],
-        cwd=str(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        check=False,
-    )
+    code, output = servers.run_tool("promtool", "test", "rules", "tests.yml", place=tmp_path)
     asked = list(queries())
-    empty = [asked[int(number)] for number in re.findall(r"expr: \"vector\((\d+)\)", done.stdout)]
-    assert (done.returncode, empty) == (0, []), done.stdout[-2000:]
+    empty = [asked[int(number)] for number in re.findall(r"expr: \"vector\((\d+)\)", output)]
+    assert (code, empty) == (0, []), output[-2000:]

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 import yaml
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, rules, template
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._monitoring import promcases
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._monitoring import promcases, servers
 
 # A shorter window for drift: the hours of all cases are evaluated minute by minute.
 KNOWN = {"rack_power_limit_watts": 40000, "price_gpu_hour": 2.5, "drift_window": 3600}
@@ -33,15 +32,7 @@ def directory(tmp_path_factory):
 
 
 def promtool(directory, *arguments):
-    done = subprocess.run(
-        ["promtool", *arguments],
-        cwd=str(directory),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    return servers.run_tool("promtool", *arguments, place=directory)
 
 
 @pytest.fixture(scope="module")

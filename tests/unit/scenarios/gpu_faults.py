@@ -208,7 +208,7 @@ SCENARIOS = (
     refused("nvmlDeviceGetMarginTemperature", "gpu.temperature_margin"),
     refused("nvmlDeviceGetPowerManagementLimit", "gpu.power_limit", "gpu.power_limit_enforced"),
     refused("nvmlDeviceGetEnforcedPowerLimit", "gpu.power_limit_enforced"),
-    refused("nvmlDeviceGetPowerManagementDefaultLimit", "gpu.power_limit_default"),
+    refused("nvmlDeviceGetPowerManagementDefaultLimit", "gpu.power_limit", "gpu.power_limit_default"),
     # ---- links ----
     # Phase soak, as a process may work there: the generation counts under load only.
     fault(

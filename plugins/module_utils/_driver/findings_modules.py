@@ -43,6 +43,13 @@ def judge_module(facts, kernel, target) -> tuple[str, str | None, str]:
             "The kernel module %s is not in modules.dep of kernel %s, so modprobe does not find it (depmod -a %s)."
             % (item["path"], kernel, kernel),
         )
+    if not item.get("listed"):
+        return (
+            UNKNOWN,
+            seen,
+            "Whether modprobe finds the kernel module %s is not known: modules.dep of kernel %s cannot be read."
+            % (item["path"], kernel),
+        )
     if item["version"] != target:
         return (
             FAIL,

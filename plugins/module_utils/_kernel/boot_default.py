@@ -129,7 +129,8 @@ def explain_unproven(root, runner, kernel, version) -> str:
             item["vermagic"] or "no kernel it names",
             kernel,
         )
-    if item.get("listed") is False:
+    if not item.get("listed"):
+        # None: the list cannot be read, so that depmod is the next step as well.
         return "%s is not in modules.dep of kernel %s (depmod -a %s)" % (item["path"], kernel, kernel)
     return ""
 

@@ -109,13 +109,14 @@ def read(root, kernel, runner) -> dict | None:
 def is_listed(root, kernel, path) -> bool | None:
     """Return whether modprobe finds a module file: what depmod(8) did not list does not exist to it.
 
-    None where there is no list, as on a system that boots without modules.
+    None where the list cannot be read. Without a list modprobe finds nothing.
     """
     base = "/lib/modules/%s/" % kernel
-    content = files.read_text(files.under(root, base, "modules.dep"))
-    if not content:
+    place = files.under(root, base, "modules.dep")
+    content = files.read_text(place)
+    if content is None and os.path.lexists(place):
         return None
-    names = set(line.partition(":")[0] for line in content.splitlines())
+    names = set(line.partition(":")[0] for line in (content or "").splitlines())
     return path in names or path[len(base) :] in names
 
 

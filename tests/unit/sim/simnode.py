@@ -234,6 +234,9 @@ class Node:
             place = self.root / "lib/modules" / release / folder / (FILES[name] + (".ko.xz" if compress else ".ko"))
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(lzma.compress(data, check=lzma.CHECK_CRC32) if compress else data)
+        base = self.root / "lib/modules" / release
+        paths = sorted(str(path.relative_to(base)) for path in base.rglob("*.ko*"))
+        (base / "modules.dep").write_text("".join(path + ":\n" for path in paths))
 
     def library(self, version):
         """Debian's layout: the file in nvidia/current, a link of the soname beside it. None takes it away."""

@@ -166,8 +166,9 @@ def test_a_recorded_modinfo(tmp_path):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (None, None),
-        ("", None),
+        # Without a list modprobe finds nothing.
+        (None, False),
+        ("", False),
         ("updates/dkms/nvidia-current.ko: kernel/drivers/x.ko\n", True),
         (MODULE + ":\n", True),
         # depmod ran before the module was there, or for another kernel.
@@ -179,6 +180,12 @@ def test_a_module_that_depmod_did_not_list(tmp_path, content, expected):
     if content is not None:
         write(tmp_path, "/lib/modules/%s/modules.dep" % KERNEL, content)
     assert modules.read(str(tmp_path), KERNEL, Recorded({"modinfo": (0, "", "")}))["listed"] is expected
+
+
+def test_a_list_of_modules_that_cannot_be_read_says_nothing(tmp_path):
+    write(tmp_path, MODULE)
+    (tmp_path / "lib/modules" / KERNEL / "modules.dep").mkdir()
+    assert modules.read(str(tmp_path), KERNEL, Recorded({"modinfo": (0, "", "")}))["listed"] is None
 
 
 @pytest.mark.parametrize(

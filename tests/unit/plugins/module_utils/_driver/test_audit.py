@@ -29,6 +29,7 @@ def module(version=NEW, kernel=KERNEL, **fields):
         "license": "NVIDIA",
         "sig_key": None,
         "error": None,
+        "listed": True,
         "others": [],
     }
     item.update(fields)
@@ -165,6 +166,7 @@ TABLE = [
     ("kernel_module", ("modules", KERNEL), module(OLD), "fail"),
     ("kernel_module", ("modules", KERNEL), module(vermagic="6.1.0-49-amd64 SMP"), "fail"),
     ("kernel_module", ("modules", KERNEL), module(listed=False), "fail"),
+    ("kernel_module", ("modules", KERNEL), module(listed=None), "unknown"),
     ("kernel_module", ("modules", KERNEL), module(others=[module(OLD)]), "fail"),
     ("kernel_module", ("modules", KERNEL), module(others=[module(None, error="rc 1")]), "fail"),
     ("kernel_module", ("modules", KERNEL), module(error="modinfo is not installed"), "unknown"),

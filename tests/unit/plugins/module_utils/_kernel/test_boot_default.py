@@ -186,6 +186,7 @@ def test_grubby(monkeypatch, tmp_path):
         ({"version": NEW, "error": None, "path": "/x.ko", "vermagic": OLD + " SMP"}, "is made for %s SMP" % OLD),
         ({"version": NEW, "error": None, "path": "/x.ko", "vermagic": None}, "no kernel it names"),
         ({"version": NEW, "error": None, "path": "/x.ko", "vermagic": KERNEL, "listed": False}, "modules.dep"),
+        ({"version": NEW, "error": None, "path": "/x.ko", "vermagic": KERNEL, "listed": None}, "modules.dep"),
     ],
 )
 def test_a_module_that_is_not_proven(monkeypatch, item, words):
@@ -194,6 +195,6 @@ def test_a_module_that_is_not_proven(monkeypatch, item, words):
 
 
 def test_a_module_that_is(monkeypatch):
-    item = {"version": NEW, "error": None, "path": "/x.ko", "vermagic": KERNEL + " SMP"}
+    item = {"version": NEW, "error": None, "path": "/x.ko", "vermagic": KERNEL + " SMP", "listed": True}
     monkeypatch.setattr(boot_default.modules, "read", lambda root, name, runner: item)
     assert boot_default.explain_unproven("/", None, KERNEL, NEW) == ""

@@ -98,7 +98,10 @@ def node(gpus=2):
 
 
 def module(kernel, version="580.95.05", **more):
-    return dict({"path": "/m", "version": version, "vermagic": kernel + " SMP", "error": None, "others": []}, **more)
+    return dict(
+        {"path": "/m", "version": version, "vermagic": kernel + " SMP", "listed": True, "error": None, "others": []},
+        **more,
+    )
 
 
 def verdict(word, time, *failed, boot_id="b0"):

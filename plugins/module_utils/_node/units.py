@@ -22,7 +22,7 @@ WATCHED = (
 # Units of these names are taken in too, as far as systemd has them in memory.
 PATTERNS = ("nvidia-*.service", "*dcgm*.service", "gpufleet-*.service")
 # Units of Type=oneshot that a timer or a path of this collection starts: systemd calls them activating while they work.
-TIMED = ("gpufleet-textfile.service", "gpufleet-textfile-anew.service")
+TIMED = ("gpufleet-textfile.service", "gpufleet-textfile-restart.service")
 PROPERTIES = {
     "LoadState": "load",
     "ActiveState": "active",

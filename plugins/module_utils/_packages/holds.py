@@ -235,7 +235,7 @@ def render_unattended(
 ) -> str:
     """An apt configuration file under which unattended-upgrades leaves packages alone."""
     lines = [
-        "// Written by gpufleet.lifecycle (%s); changes are overwritten. The %s changes only when somebody means it."
+        "// Written by gpufleet.lifecycle (%s); changes are overwritten. The %s changes only on purpose."
         % (module, subject),
         "Unattended-Upgrade::Package-Blacklist {",
     ]

@@ -22,8 +22,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_no
 
 pytestmark = pytest.mark.slow
 
-UNITS = SERVICE, ANEW, TIMER, PATH = [
-    "gpufleet-textfile" + kind for kind in (".service", "-anew.service", ".timer", ".path")
+UNITS = SERVICE, RESTART, TIMER, PATH = [
+    "gpufleet-textfile" + kind for kind in (".service", "-restart.service", ".timer", ".path")
 ]
 PROGRAM = [
     "plugins/action/node_program.py",
@@ -172,11 +172,11 @@ def assert_units(node):
     path, state = settings(units(node) / PATH), str(node.root / "state")
     marks = {os.path.join(state, claim.NAME), *(notes.path_of(state, name) for name in ("drain", "quarantine"))}
     assert set(path["PathChanged"].split()) == marks
-    assert (path["Unit"], path["WantedBy"]) == (ANEW, "paths.target")
-    anew = settings(units(node) / ANEW)
+    assert (path["Unit"], path["WantedBy"]) == (RESTART, "paths.target")
+    restart = settings(units(node) / RESTART)
     # What is under way may have read them before: systemd would not start it again.
-    assert anew["ExecStart"].endswith(" --no-block restart " + SERVICE) and service["SuccessExitStatus"] == "SIGTERM"
-    assert [one["StartLimitIntervalSec"] for one in (service, anew)] == ["0", "0"]
+    assert restart["ExecStart"].endswith(" --no-block restart " + SERVICE) and service["SuccessExitStatus"] == "SIGTERM"
+    assert [one["StartLimitIntervalSec"] for one in (service, restart)] == ["0", "0"]
 
 
 def test_a_service_that_leaves_no_series_fails_the_role(node):

@@ -93,7 +93,7 @@ def check_application_clocks(ctx, gpu) -> dict:
 
 
 def check_clocks_alone(ctx, gpu, now) -> dict | None:
-    """Without a baseline: application clocks below the default were set by somebody."""
+    """Check application clocks against the default where there is no baseline; lower ones are a notice."""
     ident, key = "gpu.applications_clocks", "applications_clocks_default_mhz"
     default = compare.read_typed(gpu, key, dict)
     if default.rc == DEPRECATED:

@@ -85,7 +85,7 @@ def check_layout(ctx, gpu) -> dict:
 
 
 def check_empty(ctx, gpu) -> dict | None:
-    """Without a baseline: no program runs on a GPU in MIG mode that has no instances, as after a reboot."""
+    """Check that a GPU in MIG mode has instances where there is no baseline, since no program runs on it without."""
     ident, key = "gpu.mig_layout", "mig_mode_current"
     mode = model.number(gpu, key)
     if not mode.known:

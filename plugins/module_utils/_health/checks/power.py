@@ -44,7 +44,7 @@ BY_HAND = "If that is meant, take a baseline; if not, set it back with gpu_setti
 
 
 def check_limit_alone(ctx, gpu, limit) -> dict | None:
-    """Without a baseline: a limit below the board's own was set by somebody."""
+    """Check the power limit against the board's default where there is no baseline; a lower one is a notice."""
     ident, key = "gpu.power_limit", "power_limit_default_mw"
     default = compare.read_typed(gpu, key, NUMBER)
     if not default.known:
@@ -59,7 +59,7 @@ def check_limit_alone(ctx, gpu, limit) -> dict | None:
 
 
 def check_mode_alone(ctx, gpu, mode) -> dict | None:
-    """Without a baseline: a GPU that no program may compute on serves nobody."""
+    """Check that programs may compute on the GPU where there is no baseline."""
     if mode != PROHIBITED:
         return None
     finding = compare.make_failure(

@@ -5,12 +5,7 @@
 
 from __future__ import annotations
 
-import io
-import json
-import sys
-
 import pytest
-from ansible.module_utils import basic
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock, services
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import node_state as state_of_node
@@ -22,18 +17,9 @@ SHOWN = "Id=a.service\nNames=a.service\nLoadState=loaded\nActiveState=%s\nSubSta
 
 
 @pytest.fixture(name="run")
-def run_module(monkeypatch, capsys, tmp_path):
-    def run(module, check=False, **options):
-        arguments = {"ANSIBLE_MODULE_ARGS": dict(options, _ansible_remote_tmp=str(tmp_path), _ansible_check_mode=check)}
-        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode("utf-8"))
-        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
-        monkeypatch.setattr(sys, "stdin", io.StringIO())
-        with pytest.raises(SystemExit):
-            module.main()
-        return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-
+def run_module(monkeypatch, call_module, tmp_path):
     monkeypatch.setattr(state_of_node.perform, "__defaults__", (str(tmp_path / "lock"), str(tmp_path)))
-    return run
+    return call_module
 
 
 @pytest.fixture(name="systemd")

@@ -269,7 +269,7 @@ def test_a_unit(now, old, expected):
     ],
 )
 @pytest.mark.parametrize("old", [unit(active="inactive"), unit(active="activating", sub="start"), NOT_INSTALLED])
-@pytest.mark.parametrize("name", ["gpufleet-textfile.service", "gpufleet-textfile-anew.service"])
+@pytest.mark.parametrize("name", ["gpufleet-textfile.service", "gpufleet-textfile-restart.service"])
 def test_unit_that_a_timer_or_path_of_this_collection_starts(name, now, old, expected):
     answer = judge("node.units", {("system", "units", name): now}, {("system", "units", name): old})
     assert of_entity(answer, name) == expected
